@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+/*
+ * rdma_client.c —— 先发后收的一端
+ *
+ * 这里只有“次序”，每一步的道理都在 common/ 对应的那个文件里。与 rdma_server.c
+ * 并排读：两边的步骤一一对应，只有连接的方向和收发的先后相反。
+ */
+#include "deadline.h"
+#include "outcome.h"
+#include "report.h"
+
+#include <errno.h>
+#include <locale.h>
+
+static int post_all_receives(struct rdma_resources *res)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < res->recv_slots && !rc; i++)
+		rc = post_receive(res, i);
+	return rc;
+}
+
+static int connect_to_server(const struct rdma_options *opt)
+{
+	int sock = tcp_connect(
+		opt->server, opt->tcp_port,
+		deadline_in_ms(timeout_or(opt, EXCHANGE_TIMEOUT_MS)));
+
+	if (sock >= 0)
+		report_fact("connected to %s, TCP port %u", opt->server,
+			    opt->tcp_port);
+	return sock;
+}
+
+// region client-transfer
+static int send_then_receive(const struct rdma_options *opt,
+			     struct rdma_resources *res, struct outcome *out)
+{
+	int rc;
+
+	if (opt->plan.mode != MODE_ONCE) {
+		out->measured = true;
+		return measure_run(res, &opt->plan, true,
+				   timeout_or(opt, POLL_TIMEOUT_MS),
+				   &out->measure);
+	}
+	rc = send_message(opt, res, out);
+	return rc ? rc : receive_message(opt, res, out);
+}
+// endregion client-transfer
+
+// region client-steps
+static int talk(const struct rdma_options *opt, struct rdma_resources *res,
+		int *sock)
+{
+	const int64_t exchange_ms = timeout_or(opt, EXCHANGE_TIMEOUT_MS);
+	struct outcome out = { 0 };
+	int rc;
+
+	report_step("QP to INIT, and post receives before anybody may send");
+	rc = modify_qp_to_init(res);
+	if (!rc)
+		rc = post_all_receives(res);
+	if (rc)
+		return rc;
+
+	report_step("connect to the server over TCP");
+	*sock = connect_to_server(opt);
+	if (*sock < 0)
+		return *sock;
+
+	report_step("exchange QPN, PSN and GID; QP to RTR, then RTS");
+	rc = connect_qp(res, *sock, deadline_in_ms(exchange_ms));
+	if (!rc)
+		rc = agree_on_plan(res, &opt->plan, *sock,
+				   deadline_in_ms(exchange_ms));
+	if (rc)
+		return rc;
+
+	report_step("send, then receive");
+	rc = send_then_receive(opt, res, &out);
+
+	report_step("meet the server again before anything is destroyed");
+	rc = sock_sync_step(*sock, SYNC_DONE, rc, deadline_in_ms(exchange_ms));
+	return rc ? rc : report_outcome(opt, res, &out);
+}
+// endregion client-steps
+
+int main(int argc, char *argv[])
+{
+	struct rdma_resources res;
+	struct rdma_options opt;
+	int sock = -1;
+	int rc, undo;
+
+	setlocale(LC_CTYPE, "");
+	rc = options_parse(&opt, ROLE_CLIENT, argc, argv);
+	if (rc >= 0)
+		return rc;
+	catch_stop_signals();
+
+	report_step("open the device, make PD, MR, CQ and QP");
+	rc = init_rdma_resources(&res, &opt.config);
+	if (rc)
+		return 1;
+	report_fact("%s port %u, GID index %u",
+		    ibv_get_device_name(res.context->device), res.ib_port,
+		    res.gid_index);
+	rc = talk(&opt, &res, &sock);
+
+	report_step("destroy QP, CQ, MR, PD; close the device");
+	sock_close(&sock);
+	undo = destroy_rdma_resources(&res);
+	return rc || undo ? 1 : 0;
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+/*
+ * deadline.c —— 所有“等待”的共同底座：期限（deadline）与 Ctrl-C
+ *
+ * RDMA 程序里到处都在等：等 TCP 对端、等 completion、等 CQ event。任何一处没有
+ * 期限，对端一旦消失，程序就永远挂住，QP/MR 也就永远占着网卡资源。所以本项目
+ * 规定：每一次等待都带一个绝对时刻作为期限，由这里统一实现。
+ */
+#include "deadline.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <time.h>
+
+#define NS_PER_MS INT64_C(1000000)
+
+/*
+ * 信号处理函数里只允许做 async-signal-safe 的事，最稳妥的就是写一个
+ * sig_atomic_t 标志。这是全项目除日志级别外唯一的文件级可变状态。
+ */
+static volatile sig_atomic_t stop_signal;
+
+int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
+}
+
+int64_t deadline_in_ms(int64_t ms)
+{
+	return now_ns() + ms * NS_PER_MS;
+}
+
+bool deadline_passed(int64_t deadline)
+{
+	return now_ns() >= deadline;
+}
+
+static void on_stop_signal(int sig)
+{
+	stop_signal = sig;
+}
+
+void catch_stop_signals(void)
+{
+	/*
+	 * 不设 SA_RESTART：我们希望 poll()/read() 被打断后返回 EINTR，好让等待
+	 * 立即结束。SA_RESETHAND：第二次 Ctrl-C 恢复默认动作，即直接终止——
+	 * 万一清理过程本身卡住，用户仍有办法退出。
+	 */
+	struct sigaction stop = { .sa_handler = on_stop_signal,
+				  .sa_flags = SA_RESETHAND };
+	struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+	sigaction(SIGINT, &stop, NULL);
+	sigaction(SIGTERM, &stop, NULL);
+	/* 对端消失后再写 socket，默认会收到 SIGPIPE 而被杀；改为拿到 EPIPE。*/
+	sigaction(SIGPIPE, &ignore, NULL);
+}
+
+bool stop_requested(void)
+{
+	return stop_signal != 0;
+}
+
+/* poll() 的超时以毫秒计且向上取整，否则最后不足 1 ms 时会变成空转。*/
+static int slice_ms(int64_t deadline, int longest)
+{
+	int64_t left = (deadline - now_ns() + NS_PER_MS - 1) / NS_PER_MS;
+
+	if (left < 0)
+		return 0;
+	return left < longest ? (int)left : longest;
+}
+
+int deadline_sleep_ms(int ms, int64_t deadline)
+{
+	poll(NULL, 0, slice_ms(deadline, ms));
+	return stop_requested() ? -EINTR : 0;
+}
+
+int wait_fd(int fd, short events, int64_t deadline)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+
+	for (;;) {
+		if (stop_requested())
+			return -EINTR;
+		/*
+		 * 信号可能恰好落在上面的检查与 poll() 之间而不打断 poll()，
+		 * 所以一次最多睡 500 ms 就回来再看一眼标志。
+		 */
+		int n = poll(&p, 1, slice_ms(deadline, 500));
+		/* POLLERR/POLLHUP 也算“就绪”：随后的 read/write 会给出真正的 errno。*/
+		if (n > 0)
+			return 0;
+		/* EINTR 不是错误：SIGCHLD、SIGALRM、调试器附着都会造成它，继续等即可。*/
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (deadline_passed(deadline))
+			return -ETIMEDOUT;
+	}
+}

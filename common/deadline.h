@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * deadline.h - every wait in this project ends: by success, by a deadline, or
+ * by the user's Ctrl-C.
+ *
+ * A deadline is a point of CLOCK_MONOTONIC in nanoseconds, so several waits
+ * in a row share one limit ("the whole exchange within 10 s") and a clock
+ * that is set by NTP moves nothing. clock_gettime(2), poll(2), signal(7).
+ */
+#ifndef COMMON_DEADLINE_H
+#define COMMON_DEADLINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* CLOCK_MONOTONIC now, in nanoseconds. */
+int64_t now_ns(void);
+
+/* The deadline that lies @ms milliseconds ahead (0 or less: already over). */
+int64_t deadline_in_ms(int64_t ms);
+
+bool deadline_passed(int64_t deadline);
+
+/*
+ * Sleep until @deadline or for @ms milliseconds, whichever ends first.
+ * Returns 0, or -EINTR if the user asked the program to stop.
+ */
+int deadline_sleep_ms(int ms, int64_t deadline);
+
+/*
+ * Make SIGINT and SIGTERM ask the program to stop instead of killing it, so
+ * that every QP, MR, CQ and socket is taken down in order. A second signal
+ * kills at once. Also ignores SIGPIPE (a lost peer is an error code here).
+ */
+void catch_stop_signals(void);
+
+/* True after SIGINT or SIGTERM. */
+bool stop_requested(void);
+
+/*
+ * Wait until @fd has one of @events (POLLIN, POLLOUT), the deadline passes or
+ * a stop is requested. Returns 0, -ETIMEDOUT, -EINTR (stop requested), or
+ * another -errno of poll(2). Signals that are no stop request are waited over.
+ */
+int wait_fd(int fd, short events, int64_t deadline);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * measure.h - stage 5 many times over: ping-pong latency and one-way
+ * bandwidth, with every message checked.
+ */
+#ifndef COMMON_MEASURE_H
+#define COMMON_MEASURE_H
+
+#include "rdma_common.h"
+
+enum measure_mode {
+	MODE_ONCE,	/* one message each way */
+	MODE_PINGPONG,	/* iters round trips */
+	MODE_BANDWIDTH, /* iters messages from client to server */
+};
+
+struct measure_plan {
+	enum measure_mode mode;
+	uint64_t iters;	 /* 1 ... 100 million */
+	uint32_t window; /* MODE_BANDWIDTH: sends outstanding at most */
+};
+
+struct measure_result {
+	/* MODE_PINGPONG: half round trips, microseconds */
+	double min, median, p99, max;
+	/* payload per second of wall time, 10^6 bytes; ping-pong: both ways */
+	double mb_per_s;
+	double seconds;
+};
+
+/*
+ * Set recv_slots and send_slots of @config so that @plan's messages fit, at
+ * most some 64 MiB in all but never fewer than two of each when measuring.
+ */
+void measure_slots(struct rdma_config *config, const struct measure_plan *plan);
+
+/*
+ * Compare @plan with the peer's over @sock; the message size counts unless the
+ * mode is MODE_ONCE. -EPROTO if they differ.
+ */
+int agree_on_plan(const struct rdma_resources *res,
+		  const struct measure_plan *plan, int sock, int64_t deadline);
+
+/*
+ * Run @plan on a connected QP whose receive slots are all posted. @first: this
+ * side sends first (ping-pong) or at all (bandwidth). @timeout_ms limits each
+ * wait for a completion. @result is filled on the side that is @first only.
+ * -EBADMSG: a message arrived with the wrong content or length.
+ */
+int measure_run(struct rdma_resources *res, const struct measure_plan *plan,
+		bool first, int timeout_ms, struct measure_result *result);
+
+#endif

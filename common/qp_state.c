@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+/*
+ * qp_state.c —— 第 3 阶段：QP 的状态机 RESET → INIT → RTR → RTS
+ *
+ * 刚建好的 QP 什么都不会做。它要分三步“上台阶”，每一步只接受规定的属性：
+ *
+ *	RESET ──port, pkey, access──> INIT ──对端是谁、从哪个 PSN 收起──> RTR
+ *	RTR ──从哪个 PSN 发起、超时与重试──> RTS
+ *
+ * 为什么分这么细？因为 INIT→RTR 需要对端的 QPN/GID/PSN，只有交换过（第 4 阶段）
+ * 才知道；而“能收”（RTR）必须先于“能发”（RTS）：若一端先到 RTS 就发，另一端还没
+ * 到 RTR，包会被丢掉，只能靠重传补救。
+ *
+ * 少一个 mask 位、多一个 mask 位、状态不对，内核一律回 EINVAL，不再多说。
+ */
+#include "explain.h"
+#include "qp_table.h"
+#include "rdma_common.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define PSN_MASK 0xffffffu /* PSN 在 BTH 里只占 24 位 */
+
+/*
+ * 时间类参数用的是“指数编码”，写成名字免得误读（IBTA 9.7.6.1.3、9.7.5.2.8）。
+ */
+enum {
+	TIMEOUT_67_MS = 14, /* 4.096 µs × 2^14：等 ACK 的时间 */
+	RETRY_6 = 6, /* 重传次数；7 在 rxe 上意味着永不放弃 */
+	RNR_RETRY_EVER = 7,   /* 对端还没 post receive 时：一直等 */
+	RNR_TIMER_064 = 12,   /* 告诉对端：RNR 之后 0.64 ms 再试 */
+	RD_ATOMIC_DEPTH = 16, /* 同时在途的 READ/ATOMIC 数 */
+	HOP_LIMIT = 64,	      /* IP TTL；1 过不了路由器 */
+};
+
+static int modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
+		  int mask)
+{
+	enum ibv_qp_state from = res->qp->state;
+	char bits[256];
+	/* ibv_modify_qp 返回错误码本身；此时 errno 可能是陈旧的，不要看它。*/
+	int err = ibv_modify_qp(res->qp, attr, mask);
+
+	if (!err)
+		return 0;
+	return verb_failed(err,
+			   explain_modify_qp(attr->qp_state, attr, mask, err),
+			   "ibv_modify_qp(QP %u, %s -> %s, mask %s)",
+			   res->qp->qp_num, qp_state_name(from),
+			   qp_state_name(attr->qp_state),
+			   qp_mask_text(bits, sizeof(bits), mask));
+}
+
+/*
+ * 第一个包的 PSN 取 24 位随机数。固定值（例如 0）会让“上一条连接里迟到的包”
+ * 恰好落进新连接的窗口，被当成合法数据收下。
+ */
+static int choose_psn(struct rdma_resources *res)
+{
+	if (getrandom(&res->psn, sizeof(res->psn), 0) != sizeof(res->psn))
+		return verb_failed(errno, (struct explanation){ 0 },
+				   "getrandom(4 bytes)");
+	res->psn &= PSN_MASK;
+	return 0;
+}
+
+static uint8_t at_most(int wanted, int device_limit)
+{
+	return (uint8_t)(wanted < device_limit ? wanted : device_limit);
+}
+
+// region to-init
+int modify_qp_to_init(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.pkey_index = 0, /* 默认分区；RoCE 上不起作用，但必须给 */
+		.port_num = res->ib_port,
+		/* 这是 QP 一级的“总闸”：MR 允许、QP 不允许，对端仍会被拒。*/
+		.qp_access_flags =
+			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
+	};
+	int rc = choose_psn(res);
+
+	if (rc)
+		return rc;
+	return modify(res, &attr,
+		      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			      IBV_QP_ACCESS_FLAGS);
+}
+// endregion to-init
+
+enum ibv_mtu path_mtu(const struct rdma_resources *res)
+{
+	enum ibv_mtu mine = res->port_attr.active_mtu;
+	enum ibv_mtu peers = (enum ibv_mtu)res->remote.active_mtu;
+
+	/*
+	 * 两端的 path_mtu 必须相同，且不能超过各自网卡的 MTU。写死 1024 会在
+	 * MTU 较小的链路上丢包，在较大的链路上白白浪费带宽；取两者中较小的。
+	 */
+	return mine < peers ? mine : peers;
+}
+
+// region to-rtr
+int modify_qp_to_rtr(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = path_mtu(res),
+		.dest_qp_num = res->remote.qp_num,
+		/* 我期待的第一个包的 PSN = 对端的 sq_psn。不一致则收不到。*/
+		.rq_psn = res->remote.psn,
+		.max_dest_rd_atomic = at_most(RD_ATOMIC_DEPTH,
+					      res->device_attr.max_qp_rd_atom),
+		.min_rnr_timer = RNR_TIMER_064,
+		.ah_attr = {
+			/*
+			 * RoCE 没有 LID，寻址全靠 GRH 里的 GID（即 IP 地址），
+			 * 所以 is_global 恒为 1。不能用“GID 前几个字节非零”来
+			 * 判断：::ffff:a.b.c.d 的前 10 个字节都是零。
+			 */
+			.is_global = 1,
+			.dlid = res->remote.lid,
+			.port_num = res->ib_port,
+			.grh = {
+				.sgid_index = res->gid_index,
+				.hop_limit = HOP_LIMIT,
+			},
+		},
+	};
+
+	memcpy(attr.ah_attr.grh.dgid.raw, res->remote.gid, 16);
+	/*
+	 * 内核在这里把对端 IP 解析成 MAC（查路由、发 ARP）。所以这一步可能要
+	 * 1 秒，也可能以 ETIMEDOUT / ENETUNREACH 失败：那是网络问题，不是 QP 的。
+	 */
+	return modify(res, &attr,
+		      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+			      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+// endregion to-rtr
+
+// region to-rts
+int modify_qp_to_rts(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = res->psn,
+		.timeout = TIMEOUT_67_MS,
+		.retry_cnt = RETRY_6,
+		.rnr_retry = RNR_RETRY_EVER,
+		/* 0 会让之后的 RDMA READ 永远卡住（rxe 上没有任何报错）。*/
+		.max_rd_atomic = at_most(RD_ATOMIC_DEPTH,
+					 res->device_attr.max_qp_init_rd_atom),
+	};
+
+	return modify(res, &attr,
+		      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+			      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			      IBV_QP_MAX_QP_RD_ATOMIC);
+}
+// endregion to-rts
+
+int modify_qp_to_error(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	/*
+	 * 从 INIT 起的任何状态都能去 ERR；唯独 RESET→ERR 不行（EINVAL）。进入 ERR
+	 * 后，所有未完成的 WR 都以 WR_FLUSH_ERR 的 completion 交还。
+	 */
+	return modify(res, &attr, IBV_QP_STATE);
+}
+
+int modify_qp_to_reset(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	/* ERR 的唯一出口。队列被清空且不产生 completion；之后要重走整个台阶。*/
+	return modify(res, &attr, IBV_QP_STATE);
+}
+
+int query_qp(struct rdma_resources *res, struct ibv_qp_attr *attr)
+{
+	struct ibv_qp_init_attr init;
+	int err;
+
+	/*
+	 * res->qp->state 只是 libibverbs 的缓存：出现异步错误后它仍显示 RTS。
+	 * ibv_query_qp 才会去问内核。
+	 */
+	memset(attr, 0, sizeof(*attr));
+	err = ibv_query_qp(res->qp, attr,
+			   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+				   IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				   IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+				   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
+			   &init);
+	if (err)
+		return verb_failed(err, (struct explanation){ 0 },
+				   "ibv_query_qp(QP %u)", res->qp->qp_num);
+	return 0;
+}

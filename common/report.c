@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+/*
+ * report.c —— 全项目唯一的输出出口
+ *
+ * 把输出集中在一处，有三个好处：(1) stdout 只放结果与步骤，stderr 只放错误，
+ * 脚本才能可靠地重定向；(2) 错误格式统一为“原因 + 下一步”；(3) --quiet 只需
+ * 改一个级别，而不是散落各处的 if。
+ */
+#include "report.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <wchar.h>
+#include <wctype.h>
+
+static enum report_level level = REPORT_NORMAL;
+
+void report_set_level(enum report_level new_level)
+{
+	level = new_level;
+}
+
+static void print_line(FILE *to, const char *prefix, const char *fmt,
+		       va_list ap)
+{
+	fputs(prefix, to);
+	vfprintf(to, fmt, ap);
+	fputc('\n', to);
+	/*
+	 * stdout 接到管道时默认是全缓冲：程序若卡在某一步，学习者看到的最后一行
+	 * 会远远早于真正卡住的地方。逐行 flush，输出才等于进度。
+	 */
+	fflush(to);
+}
+
+void report_step(const char *fmt, ...)
+{
+	static int step;
+	char prefix[32];
+	va_list ap;
+
+	step++;
+	if (level < REPORT_NORMAL)
+		return;
+	snprintf(prefix, sizeof(prefix), "[Step %d] ", step);
+	va_start(ap, fmt);
+	print_line(stdout, prefix, fmt, ap);
+	va_end(ap);
+}
+
+void report_fact(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (level < REPORT_NORMAL)
+		return;
+	va_start(ap, fmt);
+	print_line(stdout, "    ", fmt, ap);
+	va_end(ap);
+}
+
+void report_result(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_line(stdout, "", fmt, ap);
+	va_end(ap);
+}
+
+static void print_next(const char *next)
+{
+	if (next)
+		fprintf(stderr, " next: %s\n", next);
+}
+
+void report_error(const char *next, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_line(stderr, "error: ", fmt, ap);
+	va_end(ap);
+	print_next(next);
+}
+
+void report_warning(const char *next, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_line(stderr, "warning: ", fmt, ap);
+	va_end(ap);
+	print_next(next);
+}
+
+/* 一个字符原样可印则返回它的字节数，否则返回 0（由调用者按 \\xNN 转义）。*/
+static size_t printable_char(const char *p, size_t len)
+{
+	mbstate_t state = { 0 };
+	wchar_t wide;
+	size_t n = mbrtowc(&wide, p, len, &state);
+
+	/* (size_t)-1 是非法序列，(size_t)-2 是被截断的多字节字符。*/
+	if (n == 0 || n > len || !iswprint((wint_t)wide))
+		return 0;
+	return n;
+}
+
+const char *printable_text(char *out, size_t size, const void *data, size_t len)
+{
+	const char *p = data;
+	size_t used = 0;
+
+	/*
+	 * 对端发来的字节不可信：可能没有结尾的 NUL，可能含终端转义序列。
+	 * 直接 printf("%s") 会越过 buffer 末尾，或让别人改写你的终端标题。
+	 * 一步最多写 MB_LEN_MAX 字节，另留 4 字节给 "..." 和 NUL。
+	 */
+	for (size_t i = 0; i < len && p[i];) {
+		size_t n = printable_char(p + i, len - i);
+
+		if (used + MB_LEN_MAX + 4 > size) {
+			memcpy(out + used, "...", 4);
+			return out;
+		}
+		if (n) {
+			memcpy(out + used, p + i, n);
+			used += n;
+			i += n;
+		} else {
+			used += (size_t)sprintf(out + used, "\\x%02x",
+						(unsigned char)p[i++]);
+		}
+	}
+	out[used] = '\0';
+	return out;
+}

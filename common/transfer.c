@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+/*
+ * transfer.c —— 第 5 阶段：post_receive、post_send、poll_completion
+ *
+ * RDMA 的 I/O 是“先登记、后完成”：post 只是把一个 WQE（Work Queue Element）放进
+ * 队列并按一下门铃（doorbell），立即返回；真正的搬运由网卡做；做完之后在 CQ 里放
+ * 一个 CQE（Completion Queue Entry）。在那之前，WQE 指向的内存归网卡所有。
+ */
+#include "deadline.h"
+#include "explain.h"
+#include "rdma_common.h"
+#include "report.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+/* 每空转这么多次才看一次时钟：读时钟远比查一次空 CQ 贵。*/
+#define POLLS_PER_CLOCK 256
+/* event 累积到这个数再一次性 ack：ack 要拿锁，不宜每个都做。*/
+#define EVENTS_PER_ACK 64
+
+// region post-receive
+int post_receive(struct rdma_resources *res, uint32_t slot)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)recv_slot(res, slot),
+		.length = res->msg_size,
+		.lkey = res->mr->lkey,
+	};
+	struct ibv_recv_wr wr = {
+		/* wr_id 原样出现在 CQE 里：是我们认出“哪一个做完了”的唯一凭据。*/
+		.wr_id = WR_ID_RECV(slot),
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+	struct ibv_recv_wr *bad;
+	/* SEND 不带目的地址：数据落在哪里，由接收方最先 post 的那个 WR 决定。*/
+	int err = ibv_post_recv(res->qp, &wr, &bad);
+
+	if (!err)
+		return 0;
+	return verb_failed(err, explain_post(err),
+			   "ibv_post_recv(QP %u, slot %u, %u bytes)",
+			   res->qp->qp_num, slot, res->msg_size);
+}
+// endregion post-receive
+
+// region post-send
+int post_send(struct rdma_resources *res, uint32_t slot, uint32_t length,
+	      bool signaled)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)send_slot(res, slot),
+		.length = length,
+		.lkey = res->mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.wr_id = WR_ID_SEND(slot),
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+	};
+	struct ibv_send_wr *bad;
+	int err;
+
+	/* inline：post 时就把内容拷进 WQE，网卡省去一次取数据。只适合很小的消息。*/
+	if (length <= res->max_inline)
+		wr.send_flags |= IBV_SEND_INLINE;
+	/*
+	 * 不带 SIGNALED 的 SEND 成功时不产生 CQE，但它占的 SQ 位置要等后面某个
+	 * signaled 的 CQE 被取走才释放。一直不 signal，SQ 迟早满（ENOMEM）。
+	 */
+	if (signaled)
+		wr.send_flags |= IBV_SEND_SIGNALED;
+	err = ibv_post_send(res->qp, &wr, &bad);
+	if (!err)
+		return 0;
+	return verb_failed(err, explain_post(err),
+			   "ibv_post_send(QP %u, slot %u, %u bytes)",
+			   res->qp->qp_num, slot, length);
+}
+// endregion post-send
+
+static const char *wr_kind(uint64_t wr_id)
+{
+	if ((wr_id >> 32) == (WR_ID_RECV(0) >> 32))
+		return "receive";
+	if ((wr_id >> 32) == (WR_ID_SEND(0) >> 32))
+		return "send";
+	return NULL;
+}
+
+static int bad_status(const struct ibv_wc *wc)
+{
+	struct explanation why = explain_wc_status(wc->status);
+	const char *kind = wr_kind(wc->wr_id);
+
+	/* 出错的 CQE 里只有 wr_id、status、qp_num、vendor_err 可信，别读 opcode。*/
+	report_error(why.next,
+		     "the %s of slot %u on QP %u completed with %s (%d): %s",
+		     kind ? kind : "request", WR_ID_SLOT(wc->wr_id), wc->qp_num,
+		     ibv_wc_status_str(wc->status), wc->status, why.cause);
+	return -EIO;
+}
+
+// region check-completion
+/* status、wr_id、opcode 三者都要对，才算是“我的那个请求成功了”。*/
+static int check_completion(const struct ibv_wc *wc)
+{
+	enum ibv_wc_opcode expected = IBV_WC_SEND;
+	const char *kind = wr_kind(wc->wr_id);
+
+	if (wc->status != IBV_WC_SUCCESS)
+		return bad_status(wc);
+	if ((wc->wr_id >> 32) == (WR_ID_RECV(0) >> 32))
+		expected = IBV_WC_RECV;
+	if (kind && wc->opcode == expected)
+		return 0;
+	report_error(NULL,
+		     "unexpected completion: wr_id 0x%llx opcode %d on QP %u",
+		     (unsigned long long)wc->wr_id, wc->opcode, wc->qp_num);
+	return -EIO;
+}
+// endregion check-completion
+
+static int wait_expired(const struct rdma_resources *res, int rc,
+			int timeout_ms)
+{
+	if (rc == -EINTR)
+		report_error(NULL,
+			     "waiting for a completion on QP %u: stopped by a "
+			     "signal",
+			     res->qp->qp_num);
+	else
+		report_error("see `rdma resource show qp` on both sides: are "
+			     "both in RTS, and do QPN and PSN match?",
+			     "no completion on QP %u within %d ms",
+			     res->qp->qp_num, timeout_ms);
+	return rc;
+}
+
+// region event-wait
+/*
+ * 睡到下一个 CQ event。顺序不能错：先 req_notify（武装），再查一次 CQ，确认空
+ * 了才睡。否则 CQE 若恰好在“查完”与“武装”之间到达，就永远不会再有 event。
+ */
+static int sleep_on_channel(struct rdma_resources *res, int64_t deadline)
+{
+	struct ibv_cq *cq;
+	void *context;
+	int rc = wait_fd(res->channel->fd, POLLIN, deadline);
+
+	if (rc)
+		return rc;
+	if (ibv_get_cq_event(res->channel, &cq, &context))
+		return verb_failed(errno, (struct explanation){ 0 },
+				   "ibv_get_cq_event()");
+	res->armed = false;
+	if (++res->event_debt >= EVENTS_PER_ACK) {
+		ibv_ack_cq_events(res->cq, res->event_debt);
+		res->event_debt = 0;
+	}
+	return 0;
+}
+
+static int arm_cq(struct rdma_resources *res)
+{
+	int err = ibv_req_notify_cq(res->cq, 0);
+
+	if (err)
+		return verb_failed(err, (struct explanation){ 0 },
+				   "ibv_req_notify_cq()");
+	res->armed = true;
+	return 0;
+}
+// endregion event-wait
+
+/* CQ 空着时做一次“等”：要么武装/睡眠（event 模式），要么看一眼时钟（polling）。*/
+static int idle_once(struct rdma_resources *res, unsigned int polls,
+		     int64_t deadline)
+{
+	if (res->channel)
+		return res->armed ? sleep_on_channel(res, deadline)
+				  : arm_cq(res);
+	if (polls % POLLS_PER_CLOCK)
+		return 0;
+	if (stop_requested())
+		return -EINTR;
+	return deadline_passed(deadline) ? -ETIMEDOUT : 0;
+}
+
+// region next-completion
+int next_completion(struct rdma_resources *res, struct ibv_wc *wc,
+		    int timeout_ms)
+{
+	int64_t deadline = 0;
+	unsigned int polls = 0;
+	int rc;
+
+	for (;;) {
+		int n = ibv_poll_cq(res->cq, 1, wc);
+
+		if (n > 0)
+			return check_completion(wc);
+		if (n < 0)
+			return verb_failed(errno, (struct explanation){ 0 },
+					   "ibv_poll_cq()");
+		/* 期限从“第一次发现 CQ 是空的”算起：热路径上一次时钟都不用读。*/
+		if (polls++ == 0)
+			deadline = deadline_in_ms(timeout_ms);
+		rc = idle_once(res, polls, deadline);
+		if (rc == -ETIMEDOUT || rc == -EINTR)
+			return wait_expired(res, rc, timeout_ms);
+		if (rc)
+			return rc;
+	}
+}
+// endregion next-completion
+
+// region poll-completion
+int poll_completion(struct rdma_resources *res, uint64_t wr_id,
+		    struct ibv_wc *wc, int timeout_ms)
+{
+	struct ibv_wc got;
+	int rc;
+
+	/*
+	 * CQ 只保证同一个队列内部有序。client 的 SEND 与 RECV 谁先完成并不一定：
+	 * ACK 丢了重传时，对端的回信会先到。先到的那个留着，下次再取。
+	 */
+	if (res->have_early && res->early.wr_id == wr_id) {
+		res->have_early = false;
+		if (wc)
+			*wc = res->early;
+		return 0;
+	}
+	for (;;) {
+		rc = next_completion(res, &got, timeout_ms);
+		if (rc)
+			return rc;
+		if (got.wr_id == wr_id)
+			break;
+		if (res->have_early) {
+			report_error(NULL,
+				     "expected the %s of slot %u, got the %s "
+				     "of slot %u",
+				     wr_kind(wr_id), WR_ID_SLOT(wr_id),
+				     wr_kind(got.wr_id), WR_ID_SLOT(got.wr_id));
+			return -EIO;
+		}
+		res->early = got;
+		res->have_early = true;
+	}
+	if (wc)
+		*wc = got;
+	return 0;
+}
+// endregion poll-completion

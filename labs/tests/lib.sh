@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034
+#
+# lib.sh - what every test suite begins with:
+#
+#	. "$(dirname "$0")/lib.sh"     (labs/tests/test_*.sh)
+#	test_something() { … assert… }
+#	. shunit2
+#
+# Gives $ROOT (the top of the tree, also the working directory), $B (the build
+# folder), $T (a folder of the test's own under build/, so the lab VM sees it at
+# the same path; removed after the test), lab (labs/lab) and skip. Suites
+# define oneTimeSetUp and oneTimeTearDown at most: setUp and tearDown are here,
+# because they tell the runner how each test ended.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+cd "$ROOT" || exit 1
+B=${BUILD:-build}
+mkdir -p "$ROOT/build"
+
+lab() { "$ROOT/labs/lab" "$@"; }
+
+# skip REASON: call it, then return from the test.
+skip() { skip_reason=$1; }
+
+setUp() {
+	skip_reason=''
+	T=$(mktemp -d "$ROOT/build/t.XXXXXX")
+	failed_before=${__shunit_assertsFailed:-0}
+	test_began=$EPOCHREALTIME
+}
+
+tearDown() {
+	local how=ok note=''
+	[[ -n ${_shunit_test_:-} && -n ${T:-} ]] || return 0
+	rm -rf "$T"
+	T=''
+	if ((${__shunit_assertsFailed:-0} > failed_before)); then
+		how='not ok'
+	elif [[ -n $skip_reason ]]; then
+		how=skip note=$skip_reason
+	fi
+	printf '%s\t%s\t%s\t%s\n' "$how" "$_shunit_test_" \
+		"$(awk "BEGIN{printf \"%.2f\", $EPOCHREALTIME-$test_began}")" \
+		"$note" >>"${TEST_RESULTS:-/dev/null}"
+}
+
+# assert_in TEXT PATTERN [MESSAGE]: TEXT matches the extended regex PATTERN.
+assert_in() {
+	if grep -qE -- "$2" <<<"$1"; then
+		assertTrue 0
+	else
+		fail "${3:-} nothing matches /$2/ in: $1"
+	fi
+}
+
+# assert_not_in TEXT PATTERN [MESSAGE]
+assert_not_in() {
+	if grep -qE -- "$2" <<<"$1"; then
+		fail "${3:-} /$2/ should not match in: $1"
+	else
+		assertTrue 0
+	fi
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/*
+ * rdma_server.c —— 先收后发的一端
+ *
+ * 这里只有“次序”，每一步的道理都在 common/ 对应的那个文件里。与 rdma_client.c
+ * 并排读：两边的步骤一一对应，只有连接的方向和收发的先后相反。
+ */
+#include "deadline.h"
+#include "outcome.h"
+#include "report.h"
+
+#include <errno.h>
+#include <locale.h>
+
+static int post_all_receives(struct rdma_resources *res)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < res->recv_slots && !rc; i++)
+		rc = post_receive(res, i);
+	return rc;
+}
+
+/* 等一个 client 连上来；之后不再听：第二个 client 会被立即拒绝，而不是空等。*/
+static int wait_for_client(const struct rdma_options *opt)
+{
+	int listen_sock = tcp_listen(opt->tcp_port);
+	int sock;
+
+	if (listen_sock < 0)
+		return listen_sock;
+	report_fact("listening on TCP port %u", opt->tcp_port);
+	sock = tcp_accept(listen_sock,
+			  deadline_in_ms(timeout_or(opt, 300 * 1000)));
+	sock_close(&listen_sock);
+	return sock;
+}
+
+// region server-transfer
+static int receive_then_send(const struct rdma_options *opt,
+			     struct rdma_resources *res, struct outcome *out)
+{
+	int rc;
+
+	if (opt->plan.mode != MODE_ONCE)
+		return measure_run(res, &opt->plan, false,
+				   timeout_or(opt, POLL_TIMEOUT_MS),
+				   &out->measure);
+	rc = receive_message(opt, res, out);
+	return rc ? rc : send_message(opt, res, out);
+}
+// endregion server-transfer
+
+// region server-steps
+static int serve(const struct rdma_options *opt, struct rdma_resources *res,
+		 int *sock)
+{
+	const int64_t exchange_ms = timeout_or(opt, EXCHANGE_TIMEOUT_MS);
+	struct outcome out = { 0 };
+	int rc;
+
+	report_step("QP to INIT, and post receives before anybody may send");
+	rc = modify_qp_to_init(res);
+	if (!rc)
+		rc = post_all_receives(res);
+	if (rc)
+		return rc;
+
+	report_step("wait for a client over TCP");
+	*sock = wait_for_client(opt);
+	if (*sock < 0)
+		return *sock;
+
+	report_step("exchange QPN, PSN and GID; QP to RTR, then RTS");
+	rc = connect_qp(res, *sock, deadline_in_ms(exchange_ms));
+	if (!rc)
+		rc = agree_on_plan(res, &opt->plan, *sock,
+				   deadline_in_ms(exchange_ms));
+	if (rc)
+		return rc;
+
+	report_step("receive, then send");
+	rc = receive_then_send(opt, res, &out);
+
+	report_step("meet the client again before anything is destroyed");
+	rc = sock_sync_step(*sock, SYNC_DONE, rc, deadline_in_ms(exchange_ms));
+	return rc ? rc : report_outcome(opt, res, &out);
+}
+// endregion server-steps
+
+int main(int argc, char *argv[])
+{
+	struct rdma_resources res;
+	struct rdma_options opt;
+	int sock = -1;
+	int rc, undo;
+
+	setlocale(LC_CTYPE, "");
+	rc = options_parse(&opt, ROLE_SERVER, argc, argv);
+	if (rc >= 0)
+		return rc;
+	catch_stop_signals();
+
+	report_step("open the device, make PD, MR, CQ and QP");
+	rc = init_rdma_resources(&res, &opt.config);
+	if (rc)
+		return 1;
+	report_fact("%s port %u, GID index %u",
+		    ibv_get_device_name(res.context->device), res.ib_port,
+		    res.gid_index);
+	rc = serve(&opt, &res, &sock);
+
+	report_step("destroy QP, CQ, MR, PD; close the device");
+	sock_close(&sock);
+	undo = destroy_rdma_resources(&res);
+	return rc || undo ? 1 : 0;
+}
