@@ -41,6 +41,15 @@ $(BUILD)/rdma_client: $(BUILD)/client/rdma_client.o
 $(PROGRAMS): $(BUILD)/librdma_common.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS)
 
+# A lesson is a folder: its program has the folder's name.
+define lesson_rule
+$(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(wildcard lessons/$(1)/*.c)) \
+		$(BUILD)/librdma_common.a
+	$$(CC) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$(filter %.o,$$^) \
+		$$(filter %.a,$$^) $$(LDLIBS)
+endef
+$(foreach l,$(LESSONS),$(eval $(call lesson_rule,$(l))))
+
 .PHONY: rebuild
 rebuild:
 	$(MAKE) clean

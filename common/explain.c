@@ -8,6 +8,7 @@
  */
 #include "explain.h"
 
+#include "qp_table.h"
 #include "report.h"
 
 #include <errno.h>
@@ -27,9 +28,9 @@ int verb_failed(int err, struct explanation why, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);
 	va_end(ap);
-	report_error(why.next, "%s failed: %s (%d): %s", call,
-		     name ? name : "unknown error", err,
-		     why.cause ? why.cause : strerror(err));
+	report_error(why.next[0] ? why.next : NULL, "%s failed: %s (%d): %s",
+		     call, name ? name : "unknown error", err,
+		     why.cause[0] ? why.cause : strerror(err));
 	return -err;
 }
 
@@ -149,6 +150,21 @@ struct explanation explain_post(int err)
 	return (struct explanation){ 0 };
 }
 
+static struct explanation because(const char *next, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static struct explanation because(const char *next, const char *fmt, ...)
+{
+	struct explanation why;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why.cause, sizeof(why.cause), fmt, ap);
+	va_end(ap);
+	snprintf(why.next, sizeof(why.next), "%s", next ? next : "");
+	return why;
+}
+
 static bool is_ipv4_mapped(const union ibv_gid *gid)
 {
 	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
@@ -156,95 +172,135 @@ static bool is_ipv4_mapped(const union ibv_gid *gid)
 	return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
 }
 
+/* 状态机本身的检查（ib_modify_qp_is_ok）。没有毛病则 cause 为空串。*/
+static struct explanation
+explain_transition(enum ibv_qp_state from, enum ibv_qp_state to, int attr_mask)
+{
+	const struct qp_transition *row = qp_rc_transition(from, to);
+	int given = attr_mask & ~IBV_QP_STATE;
+	char bits[256];
+
+	if (!row)
+		return because("go RESET -> INIT -> RTR -> RTS one step at a "
+			       "time; ERR leads only to RESET",
+			       "the QP is in %s, and there is no way from %s "
+			       "to %s",
+			       qp_state_name(from), qp_state_name(from),
+			       qp_state_name(to));
+	if (row->required & ~given)
+		return because("add the missing bits to attr_mask and fill "
+			       "their fields",
+			       "%s -> %s also requires %s", qp_state_name(from),
+			       qp_state_name(to),
+			       qp_mask_text(bits, sizeof(bits),
+					    row->required & ~given));
+	given &= ~(row->required | row->optional);
+	if (given)
+		return because("take these bits out of attr_mask",
+			       "%s -> %s does not allow %s",
+			       qp_state_name(from), qp_state_name(to),
+			       qp_mask_text(bits, sizeof(bits), given));
+	return because(NULL, "%s", "");
+}
+
+/* 值的检查：按内核检查它们的先后，第一个不对的就是原因。*/
+static struct explanation
+explain_values(struct ibv_qp *qp, const struct ibv_qp_attr *attr, int attr_mask)
+{
+	const struct ibv_ah_attr *ah = &attr->ah_attr;
+	union ibv_gid mine;
+
+	if ((attr_mask & IBV_QP_PORT) && attr->port_num != 1)
+		return because("ports count from 1; rxe has only port 1",
+			       "port_num %u is not a port of this device",
+			       attr->port_num);
+	if ((attr_mask & IBV_QP_AV) && !ah->is_global)
+		return because("set ah_attr.is_global = 1 and "
+			       "ah_attr.grh.dgid, sgid_index, hop_limit",
+			       "the address vector has no GRH (is_global = 0), "
+			       "which RoCE always needs");
+	if ((attr_mask & IBV_QP_AV) &&
+	    !ibv_query_gid(qp->context, ah->port_num, ah->grh.sgid_index,
+			   &mine) &&
+	    is_ipv4_mapped(&mine) != is_ipv4_mapped(&ah->grh.dgid))
+		return because("choose a GID index of the same kind on both "
+			       "sides",
+			       "my GID (index %u) is %s, the peer's is %s",
+			       ah->grh.sgid_index,
+			       is_ipv4_mapped(&mine) ? "IPv4-mapped" : "IPv6",
+			       is_ipv4_mapped(&mine) ? "IPv6" : "IPv4-mapped");
+	if ((attr_mask & IBV_QP_PATH_MTU) &&
+	    (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
+		return because("use IBV_MTU_256 (1) ... IBV_MTU_4096 (5), not "
+			       "bytes",
+			       "path_mtu %d is not a value of enum ibv_mtu",
+			       (int)attr->path_mtu);
+	return because(NULL, "%s", "");
+}
+
 /*
  * EINVAL 是 modify_qp 里最没有信息量的错误：三层代码（uverbs、ib_core、驱动）
- * 都用它。按内核检查的先后顺序逐条排除，剩下的才归给状态机本身。
+ * 都用它。内核先查值和地址，最后才查状态机；这里照同样的次序逐条排除。
  */
-static struct explanation explain_modify_einval(enum ibv_qp_state to,
+static struct explanation explain_modify_einval(struct ibv_qp *qp,
 						const struct ibv_qp_attr *attr,
 						int attr_mask)
 {
-	if ((attr_mask & IBV_QP_PORT) && attr->port_num != 1)
-		return (struct explanation){
-			"port_num is not a port of this device",
-			"ports count from 1; rxe has only port 1",
-		};
-	if ((attr_mask & IBV_QP_AV) && !attr->ah_attr.is_global)
-		return (struct explanation){
-			"the address vector has no GRH (is_global = 0), which "
-			"RoCE always needs",
-			"set ah_attr.is_global = 1 and ah_attr.grh.dgid, "
-			"sgid_index, hop_limit",
-		};
-	if ((attr_mask & IBV_QP_PATH_MTU) &&
-	    (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
-		return (struct explanation){
-			"path_mtu is not a value of enum ibv_mtu",
-			"use IBV_MTU_256 (1) ... IBV_MTU_4096 (5), not bytes",
-		};
-	if (attr_mask & IBV_QP_AV)
-		return (struct explanation){
-			is_ipv4_mapped(&attr->ah_attr.grh.dgid)
-				? "the QP is not in the state before, or my "
-				  "GID "
-				  "is not IPv4-mapped while the peer's is"
-				: "the QP is not in the state before, or my "
-				  "GID "
-				  "is IPv4-mapped while the peer's is not",
-			"query the state with ibv_query_qp; choose a GID "
-			"index of the same kind on both sides",
-		};
-	if (to == IBV_QPS_RESET)
-		return (struct explanation){ 0 };
-	return (struct explanation){
-		"this transition is not legal from the QP's present state, or "
-		"the attribute mask lacks a required bit or has a forbidden "
-		"one",
-		"query the state with ibv_query_qp and compare the mask with "
-		"ibv_modify_qp(3)",
-	};
+	struct explanation why = explain_values(qp, attr, attr_mask);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr now;
+
+	if (why.cause[0])
+		return why;
+	if (!(attr_mask & IBV_QP_STATE))
+		return because("add IBV_QP_STATE",
+			       "the mask lacks IBV_QP_STATE, so no transition "
+			       "was asked for");
+	if (qp->qp_type == IBV_QPT_RC && !(attr_mask & IBV_QP_CUR_STATE) &&
+	    !ibv_query_qp(qp, &now, IBV_QP_STATE, &init))
+		why = explain_transition(now.qp_state, attr->qp_state,
+					 attr_mask);
+	if (why.cause[0])
+		return why;
+	return because("compare each attribute with ibv_modify_qp(3) and the "
+		       "device's limits (ibv_devinfo -v)",
+		       "the transition and its mask are legal, so a value is "
+		       "out of the device's range");
 }
 
-struct explanation explain_modify_qp(enum ibv_qp_state to,
+struct explanation explain_modify_qp(struct ibv_qp *qp,
 				     const struct ibv_qp_attr *attr,
 				     int attr_mask, int err)
 {
 	switch (err) {
 	case EINVAL:
-		return explain_modify_einval(to, attr, attr_mask);
+		return explain_modify_einval(qp, attr, attr_mask);
 	case ENODATA:
-		return (struct explanation){
-			"the GID table slot sgid_index is empty",
-			"list the GIDs (lesson 01) and choose a filled RoCE v2 "
-			"slot",
-		};
+		return because("list the GIDs (lesson 01) and choose a filled "
+			       "RoCE v2 slot",
+			       "slot %u of the GID table is empty",
+			       attr->ah_attr.grh.sgid_index);
 	case ENETUNREACH:
-		return (struct explanation){
-			"the network device behind my GID is down, or there is "
-			"no IPv6 route to the peer's GID",
-			"ip link; ip -6 route get ADDRESS",
-		};
+		return because("ip link; ip -6 route get ADDRESS",
+			       "the network device behind my GID is down, or "
+			       "there is no IPv6 route to the peer's GID");
 	case ETIMEDOUT:
-		return (struct explanation){
-			"the peer's MAC address could not be resolved (ARP or "
-			"ND got no answer for a second, or there is no route)",
-			"ping the peer's GID address through the network "
-			"device of my GID; both GIDs must be on one network",
-		};
+		return because("ping the peer's GID address through the "
+			       "network device of my GID; both GIDs must be on "
+			       "one network",
+			       "the peer's MAC address could not be resolved "
+			       "(ARP or ND got no answer for a second, or "
+			       "there is no route)");
 	case ENODEV:
-		return (struct explanation){
-			"the peer's GID routes to a network device that has no "
-			"RDMA device, such as loopback",
-			"use the address of an RDMA network device for both "
-			"sides",
-		};
+		return because("use the address of an RDMA network device for "
+			       "both sides",
+			       "the peer's GID routes to a network device that "
+			       "has no RDMA device, such as loopback");
 	case EPERM:
-		return (struct explanation){
-			"a QKEY with its top bit set needs CAP_NET_RAW",
-			"use a QKEY below 0x80000000",
-		};
+		return because("use a QKEY below 0x80000000",
+			       "a QKEY with its top bit set needs CAP_NET_RAW");
 	}
-	return (struct explanation){ 0 };
+	return because(NULL, "%s", "");
 }
 
 struct explanation explain_wc_status(enum ibv_wc_status status)
@@ -301,7 +357,7 @@ struct explanation explain_wc_status(enum ibv_wc_status status)
 	};
 
 	if ((unsigned int)status < sizeof(table) / sizeof(table[0]) &&
-	    table[status].cause)
+	    table[status].cause[0])
 		return table[status];
-	return (struct explanation){ ibv_wc_status_str(status), NULL };
+	return because(NULL, "%s", ibv_wc_status_str(status));
 }

@@ -19,8 +19,8 @@
 #include <stdbool.h>
 
 struct explanation {
-	const char *cause; /* one sentence; NULL: what strerror says */
-	const char *next;  /* one sentence: what to do now; NULL: nothing */
+	char cause[320]; /* one sentence; "": what strerror says */
+	char next[200];	 /* one sentence: what to do now; "": nothing */
 };
 
 struct explanation explain_open_device(int err);
@@ -30,8 +30,11 @@ struct explanation explain_create_qp(int err);
 struct explanation explain_destroy(int err);
 struct explanation explain_post(int err);
 
-/* @to: the state that was asked for; @attr, @attr_mask: as in the call. */
-struct explanation explain_modify_qp(enum ibv_qp_state to,
+/*
+ * Why ibv_modify_qp(@qp, @attr, @attr_mask) returned @err. Asks the kernel for
+ * the QP's state, since the one in @qp is only what the library remembers.
+ */
+struct explanation explain_modify_qp(struct ibv_qp *qp,
 				     const struct ibv_qp_attr *attr,
 				     int attr_mask, int err);
 

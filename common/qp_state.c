@@ -45,8 +45,7 @@ static int modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
 
 	if (!err)
 		return 0;
-	return verb_failed(err,
-			   explain_modify_qp(attr->qp_state, attr, mask, err),
+	return verb_failed(err, explain_modify_qp(res->qp, attr, mask, err),
 			   "ibv_modify_qp(QP %u, %s -> %s, mask %s)",
 			   res->qp->qp_num, qp_state_name(from),
 			   qp_state_name(attr->qp_state),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * qp_table.c —— QP 状态与 attribute mask 各位的名字
+ * qp_table.c —— 状态机的表：合法的路、每条路必须带与可以带的位，以及它们的名字
  *
  * ibv_modify_qp() 失败时内核只给一个 EINVAL。要看懂它，第一步就是把“从哪个状态
  * 到哪个状态、带了哪些位”用人能读的名字打印出来，而不是 mask=0x121181。
@@ -78,4 +78,60 @@ const char *qp_mask_text(char *out, size_t size, int attr_mask)
 		append(out, size, used, hex);
 	}
 	return out;
+}
+
+/* 很多行的“可选”部分相同，先起个名字。*/
+#define OPT_PATH                                                        \
+	(IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | \
+	 IBV_QP_PATH_MIG_STATE)
+#define OPT_INIT (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+
+// region rc-table
+/*
+ * 不在表里的路一律 EINVAL：没有 RESET→ERR，没有 INIT→RTS，没有任何一条通往
+ * SQE 的路（那个状态只能由出错进入）。
+ */
+static const struct qp_transition rc_table[] = {
+	{ IBV_QPS_RESET, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_RESET, IBV_QPS_INIT, OPT_INIT, 0 },
+	{ IBV_QPS_INIT, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, OPT_INIT },
+	{ IBV_QPS_INIT, IBV_QPS_RTR,
+	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
+	{ IBV_QPS_INIT, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_RTR, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_RTR, IBV_QPS_RTS,
+	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		  IBV_QP_MAX_QP_RD_ATOMIC,
+	  OPT_PATH | IBV_QP_CUR_STATE },
+	{ IBV_QPS_RTR, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_RTS, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, OPT_PATH | IBV_QP_CUR_STATE },
+	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
+	{ IBV_QPS_RTS, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_SQD, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, OPT_PATH | IBV_QP_CUR_STATE },
+	{ IBV_QPS_SQD, IBV_QPS_SQD, 0,
+	  OPT_PATH | IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT |
+		  IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		  IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
+		  IBV_QP_PKEY_INDEX },
+	{ IBV_QPS_SQD, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_SQE, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_SQE, IBV_QPS_RTS, 0, 0 },
+	{ IBV_QPS_SQE, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_ERR, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_ERR, IBV_QPS_ERR, 0, 0 },
+};
+// endregion rc-table
+
+const struct qp_transition *qp_rc_transition(enum ibv_qp_state from,
+					     enum ibv_qp_state to)
+{
+	for (size_t i = 0; i < sizeof(rc_table) / sizeof(rc_table[0]); i++)
+		if (rc_table[i].from == from && rc_table[i].to == to)
+			return &rc_table[i];
+	return NULL;
 }

@@ -97,7 +97,7 @@ static int bad_status(const struct ibv_wc *wc)
 	const char *kind = wr_kind(wc->wr_id);
 
 	/* 出错的 CQE 里只有 wr_id、status、qp_num、vendor_err 可信，别读 opcode。*/
-	report_error(why.next,
+	report_error(why.next[0] ? why.next : NULL,
 		     "the %s of slot %u on QP %u completed with %s (%d): %s",
 		     kind ? kind : "request", WR_ID_SLOT(wc->wr_id), wc->qp_num,
 		     ibv_wc_status_str(wc->status), wc->status, why.cause);
@@ -134,7 +134,8 @@ static int wait_expired(const struct rdma_resources *res, int rc,
 			     res->qp->qp_num);
 	else
 		report_error("see `rdma resource show qp` on both sides: are "
-			     "both in RTS, and do QPN and PSN match?",
+			     "both in RTS, do QPN and PSN match, and has the "
+			     "peer posted a receive?",
 			     "no completion on QP %u within %d ms",
 			     res->qp->qp_num, timeout_ms);
 	return rc;

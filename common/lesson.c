@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+/*
+ * lesson.c —— 各课程序共用的命令行
+ *
+ * 每一课都能用 --break 种下一个真实的错误，并在真实的 rxe0 上看到它的后果：
+ * 见过一次 EINVAL 是怎么来的，比读十遍文档更管用。
+ */
+#include "lesson.h"
+
+#include "report.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXIT_USAGE 2
+
+static void print_help(const char *program, const struct lesson_break *breaks)
+{
+	printf("usage: %s [--break NAME] [device_name] [gid_index]\n\n"
+	       "  --break NAME   plant one mistake and see its error:\n",
+	       program);
+	for (; breaks->name; breaks++)
+		printf("      %-12s %s\n", breaks->name, breaks->what);
+	printf("  --help         print this and exit\n");
+}
+
+static int wrong_usage(const char *what, const char *value)
+{
+	report_error("see --help", "%s: %s", what, value);
+	return EXIT_USAGE;
+}
+
+static bool is_known(const struct lesson_break *breaks, const char *name)
+{
+	for (; breaks->name; breaks++)
+		if (!strcmp(breaks->name, name))
+			return true;
+	return false;
+}
+
+int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
+		 int argc, char *argv[])
+{
+	static const struct option longs[] = {
+		{ "break", required_argument, NULL, 'b' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	char *end;
+	int c;
+
+	*lesson = (struct lesson){
+		.config = { .gid_index = GID_INDEX_AUTO,
+			    .msg_size = DEFAULT_MSG_SIZE },
+	};
+	while ((c = getopt_long(argc, argv, "b:h", longs, NULL)) != -1) {
+		if (c == 'h') {
+			print_help(argv[0], breaks);
+			return 0;
+		}
+		if (c != 'b')
+			return EXIT_USAGE;
+		if (!is_known(breaks, optarg))
+			return wrong_usage("no such --break", optarg);
+		lesson->break_name = optarg;
+	}
+	if (argc - optind > 2)
+		return wrong_usage("too many arguments", argv[optind + 2]);
+	if (optind < argc)
+		lesson->config.device_name = argv[optind++];
+	if (optind < argc) {
+		long index = strtol(argv[optind], &end, 10);
+
+		if (end == argv[optind] || *end || index < 0 || index > 255)
+			return wrong_usage("gid_index is not 0 ... 255",
+					   argv[optind]);
+		lesson->config.gid_index = (int)index;
+	}
+	return -1;
+}
+
+bool lesson_breaks(const struct lesson *lesson, const char *name)
+{
+	return lesson->break_name && !strcmp(lesson->break_name, name);
+}

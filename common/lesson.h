@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lesson.h - the command line of the lessons' programs:
+ *
+ *	NN-slug [--break NAME] [device_name] [gid_index]
+ *
+ * --break plants one mistake, so that its error can be seen for real.
+ */
+#ifndef COMMON_LESSON_H
+#define COMMON_LESSON_H
+
+#include "rdma_common.h"
+
+/* One mistake that a lesson can plant. A table ends with a NULL name. */
+struct lesson_break {
+	const char *name;
+	const char *what; /* one line for --help */
+};
+
+struct lesson {
+	const char *break_name; /* NULL: nothing is to be broken */
+	struct rdma_config config;
+};
+
+/*
+ * Parse the command line. Returns -1 to go on, or the exit code to end with:
+ * 0 after --help, 2 after reporting wrong usage.
+ */
+int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
+		 int argc, char *argv[]);
+
+/* True if the mistake @name was asked for. */
+bool lesson_breaks(const struct lesson *lesson, const char *name);
+
+#endif

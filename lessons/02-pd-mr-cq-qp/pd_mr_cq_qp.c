@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+/*
+ * 第 2 课：PD、MR、CQ、QP
+ *
+ * 建好四种对象，看清每一个的“身份证号”（lkey/rkey、QPN）和实际得到的容量，再按
+ * 相反的次序拆掉。--break 演示两种最常见的错误：权限组合不合法、拆的次序不对。
+ */
+#include "explain.h"
+#include "lesson.h"
+#include "qp_table.h"
+#include "report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static const struct lesson_break breaks[] = {
+	{ "access", "register for REMOTE_WRITE without LOCAL_WRITE" },
+	{ "order", "deallocate the PD while an MR and a QP still use it" },
+	{ NULL, NULL },
+};
+
+// region show-objects
+static int show_objects(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	int err =
+		ibv_query_qp(res->qp, &attr, IBV_QP_STATE | IBV_QP_CAP, &init);
+
+	if (err)
+		return verb_failed(err, (struct explanation){ 0 },
+				   "ibv_query_qp(QP %u)", res->qp->qp_num);
+	report_fact("PD  handle %u", res->pd->handle);
+	report_fact("MR  %zu bytes at %p, lkey 0x%x, rkey 0x%x", res->buf_size,
+		    (void *)res->buf, res->mr->lkey, res->mr->rkey);
+	report_fact("    receive slot 0 at +%td, send slot 0 at +%td",
+		    recv_slot(res, 0) - res->buf, send_slot(res, 0) - res->buf);
+	report_fact("CQ  asked for %u entries, got %d",
+		    res->recv_slots + res->send_slots, res->cq->cqe);
+	report_fact("QP  number 0x%06x, state %s", res->qp->qp_num,
+		    qp_state_name(attr.qp_state));
+	report_fact("    asked for %u send and %u receive WRs, got %u and %u; "
+		    "inline up to %u bytes",
+		    res->send_slots, res->recv_slots, init.cap.max_send_wr,
+		    init.cap.max_recv_wr, init.cap.max_inline_data);
+	return 0;
+}
+// endregion show-objects
+
+// region break-access
+/* REMOTE_WRITE 意味着网卡要写这块内存，所以必须同时允许 LOCAL_WRITE。*/
+static int break_access(struct rdma_resources *res)
+{
+	struct ibv_mr *mr;
+
+	report_step("break it: REMOTE_WRITE without LOCAL_WRITE");
+	mr = ibv_reg_mr(res->pd, res->buf, res->buf_size,
+			IBV_ACCESS_REMOTE_WRITE);
+	if (!mr)
+		return verb_failed(errno, explain_reg_mr(errno),
+				   "ibv_reg_mr(%zu bytes, REMOTE_WRITE)",
+				   res->buf_size);
+	ibv_dereg_mr(mr);
+	report_fact("this device allows it");
+	return 0;
+}
+// endregion break-access
+
+// region break-order
+/* PD 是地基：楼还没拆完就挖地基，内核回 EBUSY，并且什么也没有发生。*/
+static int break_order(struct rdma_resources *res)
+{
+	int err;
+
+	report_step("break it: deallocate the PD first");
+	err = ibv_dealloc_pd(res->pd);
+	if (err)
+		return verb_failed(err, explain_destroy(err),
+				   "ibv_dealloc_pd()");
+	res->pd = NULL;
+	return 0;
+}
+// endregion break-order
+
+int main(int argc, char *argv[])
+{
+	struct rdma_resources res;
+	struct lesson lesson;
+	int rc = lesson_parse(&lesson, breaks, argc, argv);
+	int undo;
+
+	if (rc >= 0)
+		return rc;
+	report_step("open the device, make PD, MR, CQ and QP");
+	rc = init_rdma_resources(&res, &lesson.config);
+	if (rc)
+		return 1;
+
+	report_step("what they are");
+	rc = show_objects(&res);
+	if (!rc && lesson_breaks(&lesson, "access"))
+		rc = break_access(&res);
+	if (!rc && lesson_breaks(&lesson, "order"))
+		rc = break_order(&res);
+
+	report_step("destroy QP, CQ, MR, PD; close the device");
+	undo = destroy_rdma_resources(&res);
+	return rc || undo ? 1 : 0;
+}

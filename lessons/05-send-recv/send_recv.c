@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+/*
+ * 第 5 课：post_receive、post_send、poll_completion
+ *
+ * 一个进程里放两个 QP：A 发、B 收。没有网络、没有第二个终端，只看“登记—完成”
+ * 这一件事，并把每个 completion（struct ibv_wc）的字段打印出来。跨进程的完整版本
+ * 就是 rdma_server 与 rdma_client。
+ */
+#include "lesson.h"
+#include "report.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TEXT "Hello from QP A!"
+
+static const struct lesson_break breaks[] = {
+	{ "no-receive", "send although the peer has posted no receive" },
+	{ "too-small", "send more than the peer's receive buffer holds" },
+	{ "bad-lkey", "post a send with an lkey that is nobody's" },
+	{ "too-early", "post a send while the QP is still in INIT" },
+	{ NULL, NULL },
+};
+
+static int both_to_init(struct rdma_resources *a, struct rdma_resources *b)
+{
+	int rc = modify_qp_to_init(a);
+
+	return rc ? rc : modify_qp_to_init(b);
+}
+
+// region pair
+/* 两端在同一个进程里，“交换”只是两次赋值：这正是第 4 课用 TCP 做的事。*/
+static int connect_pair(struct rdma_resources *a, struct rdma_resources *b)
+{
+	int rc;
+
+	a->remote = cm_con_data_of(b);
+	b->remote = cm_con_data_of(a);
+	rc = modify_qp_to_rtr(a);
+	if (!rc)
+		rc = modify_qp_to_rtr(b);
+	if (!rc)
+		rc = modify_qp_to_rts(a);
+	return rc ? rc : modify_qp_to_rts(b);
+}
+// endregion pair
+
+static void show_completion(const char *who, const struct ibv_wc *wc)
+{
+	report_fact("%s: wr_id 0x%llx (slot %u), status %s, opcode %s, "
+		    "byte_len %u",
+		    who, (unsigned long long)wc->wr_id, WR_ID_SLOT(wc->wr_id),
+		    ibv_wc_status_str(wc->status),
+		    wc->opcode == IBV_WC_RECV ? "RECV" : "SEND",
+		    wc->opcode == IBV_WC_RECV ? wc->byte_len : 0);
+}
+
+// region transfer
+static int transfer(struct rdma_resources *a, struct rdma_resources *b)
+{
+	struct ibv_wc wc;
+	char text[64];
+	int rc;
+
+	report_step("B posts a receive: slot 0 now belongs to the QP");
+	rc = post_receive(b, 0);
+	if (rc)
+		return rc;
+
+	report_step("A posts a send of %zu bytes", sizeof(TEXT));
+	memcpy(send_slot(a, 0), TEXT, sizeof(TEXT));
+	rc = post_send(a, 0, sizeof(TEXT), true);
+	if (rc)
+		return rc;
+
+	report_step("both poll their CQ");
+	rc = poll_completion(b, WR_ID_RECV(0), &wc, POLL_TIMEOUT_MS);
+	if (rc)
+		return rc;
+	show_completion("B", &wc);
+	report_fact("B's slot 0: \"%s\"",
+		    printable_text(text, sizeof(text), recv_slot(b, 0),
+				   wc.byte_len));
+	rc = poll_completion(a, WR_ID_SEND(0), &wc, POLL_TIMEOUT_MS);
+	if (!rc)
+		show_completion("A", &wc);
+	return rc;
+}
+// endregion transfer
+
+// region break-transfer
+static int break_transfer(const struct lesson *lesson, struct rdma_resources *a,
+			  struct rdma_resources *b)
+{
+	struct ibv_mr wrong = *a->mr;
+	struct ibv_mr *mr = a->mr;
+	int rc = 0;
+
+	report_step("break it: %s", lesson->break_name);
+	if (!lesson_breaks(lesson, "no-receive"))
+		rc = post_receive(b, 0);
+	if (lesson_breaks(lesson, "bad-lkey")) {
+		wrong.lkey ^= 0x00ff00;
+		a->mr = &wrong;
+	}
+	if (!rc)
+		rc = post_send(a, 0, a->msg_size, true);
+	a->mr = mr;
+	return rc ? rc
+		  : poll_completion(a, WR_ID_SEND(0), NULL, POLL_TIMEOUT_MS);
+}
+// endregion break-transfer
+
+static int run(const struct lesson *lesson, struct rdma_resources *a,
+	       struct rdma_resources *b)
+{
+	int rc;
+
+	report_step("two QPs in one process: A is QP 0x%06x, B is QP 0x%06x",
+		    a->qp->qp_num, b->qp->qp_num);
+	rc = both_to_init(a, b);
+	if (rc)
+		return rc;
+	if (lesson_breaks(lesson, "too-early"))
+		return break_transfer(lesson, a, b);
+	rc = connect_pair(a, b);
+	if (rc)
+		return rc;
+	return lesson->break_name ? break_transfer(lesson, a, b)
+				  : transfer(a, b);
+}
+
+int main(int argc, char *argv[])
+{
+	struct rdma_resources a, b;
+	struct lesson lesson;
+	int rc = lesson_parse(&lesson, breaks, argc, argv);
+	int undo;
+
+	if (rc >= 0)
+		return rc;
+	rc = init_rdma_resources(&a, &lesson.config);
+	if (rc)
+		return 1;
+	if (lesson_breaks(&lesson, "too-small"))
+		lesson.config.msg_size /= 2;
+	rc = init_rdma_resources(&b, &lesson.config);
+	if (!rc) {
+		rc = run(&lesson, &a, &b);
+		undo = destroy_rdma_resources(&b);
+		rc = rc ? rc : undo;
+	}
+	undo = destroy_rdma_resources(&a);
+	return rc || undo ? 1 : 0;
+}
