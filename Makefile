@@ -1,54 +1,65 @@
 # SPDX-License-Identifier: MIT
 #
-#   make            build everything into build/
-#   make demo       a server and a client over a real Soft-RoCE device
-#   make test       every test; the last line counts them
-#   make help       all targets
+# Targets (make help prints them):
+#   all        build the programs and the lessons into build/ (the default)
+#   rebuild    clean, then all
+#   clean      remove build/
+#   demo       a server and a client over a real Soft-RoCE device, side by side
+#   test       every test; the last line counts them
+#   bench      our programs against perftest and rc_pingpong, as ratios
+#   mutants    put each known fault back and see the tests catch it
+#   docs       fill code and real output into the READMEs and docs-zh
+#   deps       install the Debian packages that are missing
+#   lab-up     start the lab VM (where this machine has no RDMA device)
+#   lab-down   stop it
+#   help       print this list
 #
-# Variables: CC, BUILD (default build), SANITIZE=1 (ASan and UBSan).
+# Variables: CC, CFLAGS, BUILD=build (the output folder), SANITIZE=1 (ASan and
+# UBSan), V=1 (show the commands).
 
 BUILD    ?= build
-CC       ?= gcc
-CPPFLAGS := -D_GNU_SOURCE -Icommon
+CPPFLAGS += -D_GNU_SOURCE -Icommon
 CFLAGS   ?= -O2 -g
-CFLAGS   += -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wconversion \
-            -Wno-sign-conversion -MMD -MP
+WARNINGS := -Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion
 ifdef SANITIZE
-CFLAGS   += -fsanitize=address,undefined -fno-sanitize-recover=all \
+SAN      := -fsanitize=address,undefined -fno-sanitize-recover=all \
             -fno-omit-frame-pointer
-LDFLAGS  += -fsanitize=address,undefined
 endif
+COMPILE   = $(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) $(SAN) -MMD -MP
+LINK      = $(CC) $(CFLAGS) $(SAN) $(LDFLAGS)
 LDLIBS   := -libverbs -ljansson
 
-COMMON_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard common/*.c))
-PROGRAMS    := $(patsubst server/%.c,$(BUILD)/%,$(wildcard server/*.c)) \
-               $(patsubst client/%.c,$(BUILD)/%,$(wildcard client/*.c))
-LESSONS     := $(sort $(notdir $(wildcard lessons/[0-9]*)))
-LESSON_BINS := $(addprefix $(BUILD)/,$(LESSONS))
+ifndef V
+Q := @
+say = @echo "  $(1)	$@"
+endif
+
+# What each program is made of; common/ comes to all of them as one library.
+PROGRAMS := rdma_server rdma_client
+LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
+sources_rdma_server := server/rdma_server.c
+sources_rdma_client := client/rdma_client.c
+$(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
 
 .PHONY: all
-all: $(PROGRAMS) $(LESSON_BINS)
+all: $(addprefix $(BUILD)/,$(PROGRAMS) $(LESSONS))
 
-$(BUILD)/librdma_common.a: $(COMMON_OBJS)
-	$(AR) rcs $@ $^
+define program
+$(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(sources_$(1))) \
+		$(BUILD)/librdma_common.a
+	$$(call say,LD)
+	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS)
+endef
+$(foreach p,$(PROGRAMS) $(LESSONS),$(eval $(call program,$(p))))
+
+$(BUILD)/librdma_common.a: $(patsubst %.c,$(BUILD)/%.o,$(wildcard common/*.c))
+	$(call say,AR)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
-
-$(BUILD)/rdma_server: $(BUILD)/server/rdma_server.o
-$(BUILD)/rdma_client: $(BUILD)/client/rdma_client.o
-$(PROGRAMS): $(BUILD)/librdma_common.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS)
-
-# A lesson is a folder: its program has the folder's name.
-define lesson_rule
-$(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(wildcard lessons/$(1)/*.c)) \
-		$(BUILD)/librdma_common.a
-	$$(CC) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$(filter %.o,$$^) \
-		$$(filter %.a,$$^) $$(LDLIBS)
-endef
-$(foreach l,$(LESSONS),$(eval $(call lesson_rule,$(l))))
+	$(call say,CC)
+	$(Q)$(COMPILE) -c -o $@ $<
 
 .PHONY: rebuild
 rebuild:
@@ -58,5 +69,48 @@ rebuild:
 .PHONY: clean
 clean:
 	rm -rf $(BUILD)
+
+# What follows needs more than a compiler: the first step installs it.
+.PHONY: deps
+deps:
+	labs/deps.sh build lab test
+
+.PHONY: demo
+demo:
+	labs/deps.sh build lab
+	$(MAKE) all
+	labs/demo
+
+.PHONY: test
+test: deps
+	$(MAKE) all
+	labs/tests/run
+
+.PHONY: bench
+bench:
+	labs/deps.sh build lab
+	$(MAKE) all
+	labs/bench
+
+.PHONY: mutants
+mutants: deps
+	$(MAKE) all
+	labs/tests/mutants/run
+
+.PHONY: docs
+docs: deps
+	$(MAKE) all
+	labs/docs fill
+
+.PHONY: lab-up lab-down
+lab-up:
+	labs/deps.sh build lab
+	labs/lab up
+lab-down:
+	labs/lab down
+
+.PHONY: help
+help:
+	@sed -n 's/^#   //p' Makefile
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -140,6 +140,7 @@ static int find_active_port(struct rdma_resources *res)
 	return -ENETDOWN;
 }
 
+// region open-one
 /* 打开一个具体的设备并把它查清楚；任何一步失败都把它关上，不留半成品。*/
 static int open_one(struct rdma_resources *res, struct ibv_device *device,
 		    int gid_index)
@@ -166,6 +167,7 @@ static int open_one(struct rdma_resources *res, struct ibv_device *device,
 		rdma_close_device(res);
 	return err;
 }
+// endregion open-one
 
 /* 安静地试一下：有没有至少一个 ACTIVE 的 port。只用于“替用户选设备”。*/
 static bool has_active_port(struct ibv_device *device)

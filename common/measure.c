@@ -20,6 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__) || defined(__i386__)
+#include <x86intrin.h>
+#endif
+
 #define SLOT_BUDGET (32u << 20) /* bytes for each direction's slots */
 
 static uint32_t clamp_slots(uint32_t wanted, uint32_t msg_size)
@@ -161,12 +165,34 @@ static int repost_last(struct progress *p)
 	return post_receive(p->res, (uint32_t)(last % p->res->recv_slots));
 }
 
-// region pingpong
-static int ping_pong(struct progress *p, bool first, double *half_usec)
+// region ticks
+/*
+ * 读一次“滴答数”。为什么不用 clock_gettime？TSC 不可靠的机器（虚拟机尤甚）会退回
+ * hpet/acpi_pm 时钟源，读一次要陷入内核、耗时数微秒，比要测的东西还贵。CPU 的周期
+ * 计数器几个纳秒就能读到；滴答与纳秒的换算，用测量首尾各读一次两种钟来求。
+ */
+static uint64_t ticks(void)
 {
-	int64_t start = now_ns();
+#if defined(__x86_64__) || defined(__i386__)
+	return __rdtsc();
+#elif defined(__aarch64__)
+	uint64_t value;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(value));
+	return value;
+#else
+	return (uint64_t)now_ns();
+#endif
+}
+// endregion ticks
+
+// region pingpong
+static int ping_pong(struct progress *p, bool first, uint64_t *stamps)
+{
 	int rc = 0;
 
+	if (stamps)
+		stamps[0] = ticks();
 	for (uint64_t i = 0; i < p->iters && !rc; i++) {
 		if (first) {
 			rc = wait_for_slot(p);
@@ -181,12 +207,8 @@ static int ping_pong(struct progress *p, bool first, double *half_usec)
 			rc = send_next(p);
 		if (!rc)
 			rc = repost_last(p);
-		if (half_usec) {
-			int64_t end = now_ns();
-
-			half_usec[i] = (double)(end - start) / 2000.0;
-			start = end;
-		}
+		if (stamps)
+			stamps[i + 1] = ticks();
 	}
 	while (!rc && p->done < p->iters)
 		rc = take_completion(p);
@@ -224,18 +246,38 @@ static int stream_in(struct progress *p)
 
 static int ascending(const void *a, const void *b)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return (x > y) - (x < y);
 }
 
-static void summarize(struct measure_result *result, double *values, uint64_t n)
+/* @stamps：iters + 1 个时刻；@usec：每个滴答是多少微秒。*/
+static void summarize(struct measure_result *result, uint64_t *stamps,
+		      uint64_t n, double usec)
 {
-	qsort(values, n, sizeof(*values), ascending);
-	result->min = values[0];
-	result->median = values[n / 2];
-	result->p99 = values[n - 1 - n / 100];
-	result->max = values[n - 1];
+	for (uint64_t i = 0; i < n; i++)
+		stamps[i] = stamps[i + 1] - stamps[i];
+	qsort(stamps, n, sizeof(*stamps), ascending);
+	/* 一来一回除以二：单程延迟，与 ib_send_lat 的口径相同。*/
+	result->min = (double)stamps[0] * usec / 2;
+	result->median = (double)stamps[n / 2] * usec / 2;
+	result->p99 = (double)stamps[n - 1 - n / 100] * usec / 2;
+	result->max = (double)stamps[n - 1] * usec / 2;
+}
+
+static uint64_t *new_stamps(uint64_t iters)
+{
+	uint64_t *stamps = malloc((iters + 1) * sizeof(*stamps));
+
+	if (!stamps) {
+		report_error("choose fewer --iters",
+			     "no memory for %llu results",
+			     (unsigned long long)iters);
+		return NULL;
+	}
+	/* 预先摸一遍：否则每写满一页就有一次缺页，全算进了延迟。*/
+	memset(stamps, 0, (iters + 1) * sizeof(*stamps));
+	return stamps;
 }
 
 int measure_run(struct rdma_resources *res, const struct measure_plan *plan,
@@ -246,33 +288,35 @@ int measure_run(struct rdma_resources *res, const struct measure_plan *plan,
 			      .iters = plan->iters,
 			      .stride = res->send_slots / 2 };
 	bool ping = plan->mode == MODE_PINGPONG;
-	double bytes = (double)plan->iters * res->msg_size;
-	double *half_usec = NULL;
+	double bytes = (double)plan->iters * res->msg_size * (ping ? 2 : 1);
+	uint64_t *stamps = NULL;
+	uint64_t first_tick;
 	int64_t start;
+	double seconds;
 	int rc;
 
 	if (ping && first) {
-		half_usec = calloc(plan->iters, sizeof(*half_usec));
-		if (!half_usec) {
-			report_error("choose fewer --iters",
-				     "no memory for %llu results",
-				     (unsigned long long)plan->iters);
+		stamps = new_stamps(plan->iters);
+		if (!stamps)
 			return -ENOMEM;
-		}
 	}
 	start = now_ns();
+	first_tick = ticks();
 	if (ping)
-		rc = ping_pong(&p, first, half_usec);
+		rc = ping_pong(&p, first, stamps);
 	else
 		rc = first ? stream_out(&p) : stream_in(&p);
+	seconds = (double)(now_ns() - start) / 1e9;
 	if (!rc && first) {
-		*result = (struct measure_result){ 0 };
-		result->seconds = (double)(now_ns() - start) / 1e9;
-		result->mb_per_s =
-			bytes * (ping ? 2 : 1) / result->seconds / 1e6;
-		if (half_usec)
-			summarize(result, half_usec, plan->iters);
+		*result = (struct measure_result){
+			.seconds = seconds,
+			.mb_per_s = bytes / seconds / 1e6,
+		};
+		if (stamps)
+			summarize(result, stamps, plan->iters,
+				  seconds * 1e6 /
+					  (double)(ticks() - first_tick));
 	}
-	free(half_usec);
+	free(stamps);
 	return rc;
 }

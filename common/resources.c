@@ -163,6 +163,7 @@ static int create_qp(struct rdma_resources *res)
 }
 // endregion create-qp
 
+// region create-objects
 int rdma_create_objects(struct rdma_resources *res,
 			const struct rdma_config *config)
 {
@@ -181,6 +182,7 @@ int rdma_create_objects(struct rdma_resources *res,
 		rdma_destroy_objects(res);
 	return rc;
 }
+// endregion create-objects
 
 static void keep_first(int *first, int rc)
 {

@@ -15,8 +15,11 @@
 #include <poll.h>
 #include <string.h>
 
-/* 每空转这么多次才看一次时钟：读时钟远比查一次空 CQ 贵。*/
-#define POLLS_PER_CLOCK 256
+/*
+ * 每空转这么多次才看一次时钟：读时钟远比查一次空 CQ 贵（虚拟机里可能要陷入
+ * 宿主）。8192 次约合 0.3 ms，对以秒计的期限绰绰有余，而热路径上一次也不必读。
+ */
+#define POLLS_PER_CLOCK 8192
 /* event 累积到这个数再一次性 ack：ack 要拿锁，不宜每个都做。*/
 #define EVENTS_PER_ACK 64
 
@@ -177,18 +180,23 @@ static int arm_cq(struct rdma_resources *res)
 }
 // endregion event-wait
 
-/* CQ 空着时做一次“等”：要么武装/睡眠（event 模式），要么看一眼时钟（polling）。*/
+/*
+ * CQ 空着时做一次“等”：event 模式下武装或睡眠，polling 模式下偶尔看一眼时钟。
+ * 期限从第一次看时钟算起（*deadline 为 0 表示还没看过）。
+ */
 static int idle_once(struct rdma_resources *res, unsigned int polls,
-		     int64_t deadline)
+		     int64_t *deadline, int timeout_ms)
 {
-	if (res->channel)
-		return res->armed ? sleep_on_channel(res, deadline)
-				  : arm_cq(res);
-	if (polls % POLLS_PER_CLOCK)
+	if (!res->channel && polls % POLLS_PER_CLOCK)
 		return 0;
+	if (!*deadline)
+		*deadline = deadline_in_ms(timeout_ms);
+	if (res->channel)
+		return res->armed ? sleep_on_channel(res, *deadline)
+				  : arm_cq(res);
 	if (stop_requested())
 		return -EINTR;
-	return deadline_passed(deadline) ? -ETIMEDOUT : 0;
+	return deadline_passed(*deadline) ? -ETIMEDOUT : 0;
 }
 
 // region next-completion
@@ -207,10 +215,7 @@ int next_completion(struct rdma_resources *res, struct ibv_wc *wc,
 		if (n < 0)
 			return verb_failed(errno, (struct explanation){ 0 },
 					   "ibv_poll_cq()");
-		/* 期限从“第一次发现 CQ 是空的”算起：热路径上一次时钟都不用读。*/
-		if (polls++ == 0)
-			deadline = deadline_in_ms(timeout_ms);
-		rc = idle_once(res, polls, deadline);
+		rc = idle_once(res, ++polls, &deadline, timeout_ms);
 		if (rc == -ETIMEDOUT || rc == -EINTR)
 			return wait_expired(res, rc, timeout_ms);
 		if (rc)

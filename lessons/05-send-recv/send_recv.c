@@ -6,6 +6,7 @@
  * 这一件事，并把每个 completion（struct ibv_wc）的字段打印出来。跨进程的完整版本
  * 就是 rdma_server 与 rdma_client。
  */
+#include "explain.h"
 #include "lesson.h"
 #include "report.h"
 
@@ -29,9 +30,34 @@ static int both_to_init(struct rdma_resources *a, struct rdma_resources *b)
 	return rc ? rc : modify_qp_to_init(b);
 }
 
+/*
+ * 与 modify_qp_to_rts() 只差一处：rnr_retry = 1。平时用 7（一直等），对端忘了
+ * post receive 就表现为“什么都不发生”；这里让它一次就放弃，好看到真正的 status。
+ */
+static int to_rts_impatient(struct rdma_resources *a)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS,
+				    .sq_psn = a->psn,
+				    .timeout = 14,
+				    .retry_cnt = 6,
+				    .rnr_retry = 1,
+				    .max_rd_atomic = 1 };
+	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+		   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		   IBV_QP_MAX_QP_RD_ATOMIC;
+	int err = ibv_modify_qp(a->qp, &attr, mask);
+
+	return err ? verb_failed(err,
+				 explain_modify_qp(a->qp, &attr, mask, err),
+				 "ibv_modify_qp(QP %u, RTR -> RTS)",
+				 a->qp->qp_num)
+		   : 0;
+}
+
 // region pair
 /* 两端在同一个进程里，“交换”只是两次赋值：这正是第 4 课用 TCP 做的事。*/
-static int connect_pair(struct rdma_resources *a, struct rdma_resources *b)
+static int connect_pair(const struct lesson *lesson, struct rdma_resources *a,
+			struct rdma_resources *b)
 {
 	int rc;
 
@@ -41,7 +67,8 @@ static int connect_pair(struct rdma_resources *a, struct rdma_resources *b)
 	if (!rc)
 		rc = modify_qp_to_rtr(b);
 	if (!rc)
-		rc = modify_qp_to_rts(a);
+		rc = lesson_breaks(lesson, "no-receive") ? to_rts_impatient(a)
+							 : modify_qp_to_rts(a);
 	return rc ? rc : modify_qp_to_rts(b);
 }
 // endregion pair
@@ -124,7 +151,7 @@ static int run(const struct lesson *lesson, struct rdma_resources *a,
 		return rc;
 	if (lesson_breaks(lesson, "too-early"))
 		return break_transfer(lesson, a, b);
-	rc = connect_pair(a, b);
+	rc = connect_pair(lesson, a, b);
 	if (rc)
 		return rc;
 	return lesson->break_name ? break_transfer(lesson, a, b)
