@@ -109,6 +109,12 @@ int rdma_choose_gid(struct rdma_resources *res, int wanted)
 					  : "is empty");
 	if (best->gid_type != IBV_GID_TYPE_ROCE_V2)
 		return refuse_gid(res, wanted, "is not RoCE v2");
+	if (wanted == GID_INDEX_AUTO && gid_rank(best) == 3)
+		report_warning("give the network device an IPv4 address, or "
+			       "use GIDs of this kind on both sides",
+			       "%s port %u has only a link-local GID",
+			       ibv_get_device_name(res->context->device),
+			       res->ib_port);
 	res->gid_index = (uint8_t)best->gid_index;
 	res->gid = best->gid;
 	return 0;

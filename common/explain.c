@@ -138,7 +138,8 @@ struct explanation explain_post(int err)
 			"the QP is in too early a state (receives need INIT, "
 			"sends need RTS), or num_sge or an inline length is "
 			"too large",
-			"query the QP's state with ibv_query_qp",
+			"query the QP's state with ibv_query_qp; on rxe the "
+			"refused send stays in the ring and runs after RTS",
 		};
 	case ENOMEM:
 		return (struct explanation){
@@ -305,59 +306,62 @@ struct explanation explain_modify_qp(struct ibv_qp *qp,
 
 struct explanation explain_wc_status(enum ibv_wc_status status)
 {
-	static const struct explanation table[] = {
-		[IBV_WC_LOC_LEN_ERR] = { "the message is longer than the "
-					 "receive buffer",
-					 "post larger receives, or send less" },
-		[IBV_WC_LOC_QP_OP_ERR] = { "this side's work request is wrong: "
-					   "on rxe a bad lkey, "
-					   "or a receive buffer smaller than "
-					   "the message",
-					   "compare lkey, address and length "
-					   "with the MR" },
-		[IBV_WC_LOC_PROT_ERR] = { "this side's buffer is not covered "
-					  "by the lkey",
-					  "compare address and length of the "
-					  "SGE with the MR" },
-		[IBV_WC_WR_FLUSH_ERR] = { "the QP is in ERR and this request "
-					  "was only flushed",
-					  "look for the first bad completion "
-					  "before this one; "
-					  "rxe of Linux 6.12 hides local "
-					  "causes behind a flush" },
-		[IBV_WC_REM_INV_REQ_ERR] = { "the peer refused the request: QP "
-					     "access flags, "
-					     "message too long, or the path "
-					     "MTUs differ",
-					     "look at the peer's "
-					     "qp_access_flags and path_mtu" },
-		[IBV_WC_REM_ACCESS_ERR] = { "the peer's rkey does not allow "
-					    "this access",
-					    "compare rkey, remote address, "
-					    "length and the MR's "
-					    "access flags on the peer" },
-		[IBV_WC_REM_OP_ERR] = { "the peer could not carry it out: its "
-					"own receive "
-					"request is bad (on rxe also: too "
-					"small)",
-					"look at the peer's completions" },
-		[IBV_WC_RETRY_EXC_ERR] = { "no ACK came back: the peer's QP is "
-					   "gone, in another "
-					   "state, or QPN, PSN or GID do not "
-					   "match, or UDP port "
-					   "4791 is blocked",
-					   "compare QPN, PSN and GID as both "
-					   "sides printed them; "
-					   "see the peer's state with `rdma "
-					   "resource show qp`" },
-		[IBV_WC_RNR_RETRY_EXC_ERR] = { "the peer had no receive posted",
-					       "post receives before telling "
-					       "the peer that you are "
-					       "ready" },
-	};
-
-	if ((unsigned int)status < sizeof(table) / sizeof(table[0]) &&
-	    table[status].cause[0])
-		return table[status];
-	return because(NULL, "%s", ibv_wc_status_str(status));
+	switch (status) {
+	case IBV_WC_LOC_LEN_ERR:
+		return (struct explanation){
+			"the message is longer than the receive buffer",
+			"post larger receives, or send less",
+		};
+	case IBV_WC_LOC_QP_OP_ERR:
+		return (struct explanation){
+			"this side's work request is wrong: on rxe a bad lkey, "
+			"or a receive buffer smaller than the message",
+			"compare lkey, address and length with the MR",
+		};
+	case IBV_WC_LOC_PROT_ERR:
+		return (struct explanation){
+			"this side's buffer is not covered by the lkey",
+			"compare address and length of the SGE with the MR",
+		};
+	case IBV_WC_WR_FLUSH_ERR:
+		return (struct explanation){
+			"the QP is in ERR and this request was only flushed",
+			"look for the first bad completion before this one; "
+			"rxe of Linux 6.12 hides local causes behind a flush",
+		};
+	case IBV_WC_REM_INV_REQ_ERR:
+		return (struct explanation){
+			"the peer refused the request: QP access flags, "
+			"message too long, or the path MTUs differ",
+			"look at the peer's qp_access_flags and path_mtu",
+		};
+	case IBV_WC_REM_ACCESS_ERR:
+		return (struct explanation){
+			"the peer's rkey does not allow this access",
+			"compare rkey, remote address, length and the access "
+			"flags of the peer's MR",
+		};
+	case IBV_WC_REM_OP_ERR:
+		return (struct explanation){
+			"the peer could not carry it out: its own receive "
+			"request is bad (on rxe also: too small)",
+			"look at the peer's completions",
+		};
+	case IBV_WC_RETRY_EXC_ERR:
+		return (struct explanation){
+			"no ACK came back: the peer's QP is gone or in another "
+			"state, QPN, PSN or GID do not match, UDP port 4791 is "
+			"blocked, or (rxe of Linux 6.1) no receive was posted",
+			"compare QPN, PSN and GID as both sides printed them; "
+			"see the peer's state with `rdma resource show qp`",
+		};
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		return (struct explanation){
+			"the peer had no receive posted",
+			"post receives before telling the peer that you are "
+			"ready",
+		};
+	default:
+		return because(NULL, "%s", ibv_wc_status_str(status));
+	}
 }

@@ -56,27 +56,60 @@ struct plan_msg {
 	uint64_t iters;
 } __attribute__((packed));
 
-int agree_on_plan(const struct rdma_resources *res,
-		  const struct measure_plan *plan, int sock, int64_t deadline)
+const char *mode_name(uint32_t mode)
 {
-	uint32_t size = plan->mode == MODE_ONCE ? 0 : res->msg_size;
+	static const char *const names[] = { "once", "pingpong", "bandwidth" };
+
+	return mode <= MODE_BANDWIDTH ? names[mode] : "unknown";
+}
+
+static int plans_differ(const struct plan_msg *mine,
+			const struct plan_msg *peers)
+{
+	report_error("give --bw, --iters and --size the same values on both "
+		     "sides",
+		     "the peer plans mode %s, %llu messages of %u bytes; this "
+		     "side mode %s, %llu messages of %u bytes",
+		     mode_name(be32toh(peers->mode)),
+		     (unsigned long long)be64toh(peers->iters),
+		     be32toh(peers->size), mode_name(be32toh(mine->mode)),
+		     (unsigned long long)be64toh(mine->iters),
+		     be32toh(mine->size));
+	return -EPROTO;
+}
+
+/*
+ * RDMA 不会像 TCP 那样把长消息拆给多次 recv：一条 SEND 对应一个 RECV，装不下就是
+ * 错误，QP 也随之报废。所以在发之前就比较好；两边看到同样的数，也就一起退出。
+ */
+static int check_fit(const char *whose, uint32_t size, uint32_t room)
+{
+	if (size <= room)
+		return 0;
+	report_error("start both sides with a --size that holds the message",
+		     "%s message has %u bytes, the receive buffer %u", whose,
+		     size, room);
+	return -EMSGSIZE;
+}
+
+int agree_on_plan(const struct rdma_resources *res,
+		  const struct measure_plan *plan, uint32_t size, int sock,
+		  int64_t deadline)
+{
 	struct plan_msg mine = { htobe32(plan->mode), htobe32(size),
 				 htobe64(plan->iters) };
 	struct plan_msg peers;
 	int rc = sock_sync_data(sock, sizeof(mine), &mine, &peers, deadline,
 				"transfer plan");
 
-	if (rc || !memcmp(&mine, &peers, sizeof(mine)))
+	if (rc)
 		return rc;
-	report_error("give --bw, --iters and --size the same values on both "
-		     "sides",
-		     "the peer plans mode %u, %llu messages of %u bytes; this "
-		     "side mode %u, %llu messages of %u bytes",
-		     be32toh(peers.mode),
-		     (unsigned long long)be64toh(peers.iters),
-		     be32toh(peers.size), plan->mode,
-		     (unsigned long long)plan->iters, size);
-	return -EPROTO;
+	if (mine.mode != peers.mode || mine.iters != peers.iters ||
+	    (plan->mode != MODE_ONCE && mine.size != peers.size))
+		return plans_differ(&mine, &peers);
+	rc = check_fit("my", size, res->remote.size);
+	return rc ? rc
+		  : check_fit("the peer's", be32toh(peers.size), res->msg_size);
 }
 
 /* 一次测量的进度。序号从 0 开始，第 i 条消息用第 i % slots 个 slot。*/

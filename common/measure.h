@@ -35,11 +35,16 @@ struct measure_result {
 void measure_slots(struct rdma_config *config, const struct measure_plan *plan);
 
 /*
- * Compare @plan with the peer's over @sock; the message size counts unless the
- * mode is MODE_ONCE. -EPROTO if they differ.
+ * Compare @plan with the peer's over @sock. @size: bytes of my messages. In
+ * MODE_ONCE the sizes may differ, but each must fit the other's buffer. -EPROTO
+ * if the plans differ, -EMSGSIZE if a message does not fit; both sides fail.
  */
 int agree_on_plan(const struct rdma_resources *res,
-		  const struct measure_plan *plan, int sock, int64_t deadline);
+		  const struct measure_plan *plan, uint32_t size, int sock,
+		  int64_t deadline);
+
+/* "once", "pingpong", "bandwidth", or "unknown". */
+const char *mode_name(uint32_t mode);
 
 /*
  * Run @plan on a connected QP whose receive slots are all posted. @first: this

@@ -12,24 +12,20 @@
 #include <jansson.h>
 #include <string.h>
 
+uint32_t message_size(const struct rdma_options *opt,
+		      const struct rdma_resources *res)
+{
+	return opt->plan.mode == MODE_ONCE ? (uint32_t)strlen(opt->message) + 1
+					   : res->msg_size;
+}
+
 // region send-message
 int send_message(const struct rdma_options *opt, struct rdma_resources *res,
 		 struct outcome *out)
 {
-	uint32_t length = (uint32_t)strlen(opt->message) + 1;
+	uint32_t length = message_size(opt, res);
 	int rc;
 
-	/*
-	 * RDMA 不会像 TCP 那样把长消息拆给多次 recv：一条 SEND 对应一个 RECV，
-	 * 装不下就是错误，QP 也随之报废。所以发之前先看对端的 buffer 有多大。
-	 */
-	if (length > res->remote.size) {
-		report_error("start the peer with a larger --size",
-			     "the message has %u bytes, the peer's receive "
-			     "buffer %u",
-			     length, res->remote.size);
-		return -EMSGSIZE;
-	}
 	memcpy(send_slot(res, 0), opt->message, length);
 	rc = post_send(res, 0, length, true);
 	if (!rc)
@@ -108,7 +104,6 @@ static int print_json(const struct rdma_options *opt,
 		      const struct rdma_resources *res,
 		      const struct outcome *out)
 {
-	static const char *const modes[] = { "once", "pingpong", "bandwidth" };
 	struct cm_con_data_t mine = cm_con_data_of(res);
 	json_t *root =
 		json_pack("{s:s, s:s, s:i, s:i, s:s, s:i, s:o, s:o}", "role",
@@ -116,7 +111,7 @@ static int print_json(const struct rdma_options *opt,
 			  "device", ibv_get_device_name(res->context->device),
 			  "gid_index", res->gid_index, "path_mtu",
 			  (int)mtu_bytes(path_mtu(res)), "mode",
-			  modes[opt->plan.mode], "size", (int)res->msg_size,
+			  mode_name(opt->plan.mode), "size", (int)res->msg_size,
 			  "local", side_as_json(&mine), "remote",
 			  side_as_json(&res->remote));
 	int rc;

@@ -18,10 +18,11 @@ struct outcome {
 	struct measure_result measure;
 };
 
-/*
- * Put @opt's message and its NUL into send slot 0 and post it, after checking
- * that it fits the peer's receive buffer. -EMSGSIZE if it does not.
- */
+/* Bytes of each message that this side will send. */
+uint32_t message_size(const struct rdma_options *opt,
+		      const struct rdma_resources *res);
+
+/* Put @opt's message and its NUL into send slot 0, post it, await its ACK. */
 int send_message(const struct rdma_options *opt, struct rdma_resources *res,
 		 struct outcome *out);
 

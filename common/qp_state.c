@@ -170,7 +170,8 @@ int modify_qp_to_error(struct rdma_resources *res)
 
 	/*
 	 * 从 INIT 起的任何状态都能去 ERR；唯独 RESET→ERR 不行（EINVAL）。进入 ERR
-	 * 后，所有未完成的 WR 都以 WR_FLUSH_ERR 的 completion 交还。
+	 * 后，未完成的 WR 都以 WR_FLUSH_ERR 的 completion 交还（Linux 6.1 的 rxe 有
+	 * 一个例外：进了 ERR 之后才 post 的 receive 不会被 flush）。
 	 */
 	return modify(res, &attr, IBV_QP_STATE);
 }

@@ -22,16 +22,21 @@ void report_set_level(enum report_level new_level)
 	level = new_level;
 }
 
-static void print_line(FILE *to, const char *prefix, const char *fmt,
-		       va_list ap)
+/*
+ * 先在内存里拼好，再一次写出。stderr 没有缓冲，分几次写的话，两个进程（或两个
+ * 流）的输出会在一行中间互相插进来。
+ * stdout 接到管道时默认是全缓冲：程序若卡在某一步，学习者看到的最后一行会远远早于
+ * 真正卡住的地方。所以每次都 flush，输出才等于进度。
+ */
+static void print_line(FILE *to, const char *prefix, const char *next,
+		       const char *fmt, va_list ap)
 {
-	fputs(prefix, to);
-	vfprintf(to, fmt, ap);
-	fputc('\n', to);
-	/*
-	 * stdout 接到管道时默认是全缓冲：程序若卡在某一步，学习者看到的最后一行
-	 * 会远远早于真正卡住的地方。逐行 flush，输出才等于进度。
-	 */
+	char text[1024];
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	fflush(stdout);
+	fprintf(to, "%s%s\n%s%s%s", prefix, text, next ? " next: " : "",
+		next ? next : "", next ? "\n" : "");
 	fflush(to);
 }
 
@@ -46,7 +51,7 @@ void report_step(const char *fmt, ...)
 		return;
 	snprintf(prefix, sizeof(prefix), "[Step %d] ", step);
 	va_start(ap, fmt);
-	print_line(stdout, prefix, fmt, ap);
+	print_line(stdout, prefix, NULL, fmt, ap);
 	va_end(ap);
 }
 
@@ -57,7 +62,7 @@ void report_fact(const char *fmt, ...)
 	if (level < REPORT_NORMAL)
 		return;
 	va_start(ap, fmt);
-	print_line(stdout, "    ", fmt, ap);
+	print_line(stdout, "    ", NULL, fmt, ap);
 	va_end(ap);
 }
 
@@ -66,14 +71,8 @@ void report_result(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	print_line(stdout, "", fmt, ap);
+	print_line(stdout, "", NULL, fmt, ap);
 	va_end(ap);
-}
-
-static void print_next(const char *next)
-{
-	if (next)
-		fprintf(stderr, " next: %s\n", next);
 }
 
 void report_error(const char *next, const char *fmt, ...)
@@ -81,9 +80,8 @@ void report_error(const char *next, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	print_line(stderr, "error: ", fmt, ap);
+	print_line(stderr, "error: ", next, fmt, ap);
 	va_end(ap);
-	print_next(next);
 }
 
 void report_warning(const char *next, const char *fmt, ...)
@@ -91,9 +89,8 @@ void report_warning(const char *next, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	print_line(stderr, "warning: ", fmt, ap);
+	print_line(stderr, "warning: ", next, fmt, ap);
 	va_end(ap);
-	print_next(next);
 }
 
 /* 一个字符原样可印则返回它的字节数，否则返回 0（由调用者按 \\xNN 转义）。*/

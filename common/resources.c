@@ -73,7 +73,8 @@ static int create_mr(struct rdma_resources *res,
 		     const struct rdma_config *config)
 {
 	/*
-	 * LOCAL_WRITE：网卡要往这里写收到的数据，没有它 RECV 会以 LOC_PROT 失败。
+	 * LOCAL_WRITE：网卡要往这里写收到的数据，没有它 RECV 会失败（真网卡报 LOC_PROT，
+	 * rxe 报 LOC_QP_OP）。
 	 * REMOTE_*：允许对端凭 rkey 直接读写；REMOTE_WRITE 必须同时有 LOCAL_WRITE。
 	 */
 	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |

@@ -74,8 +74,8 @@ static int serve(const struct rdma_options *opt, struct rdma_resources *res,
 	report_step("exchange QPN, PSN and GID; QP to RTR, then RTS");
 	rc = connect_qp(res, *sock, deadline_in_ms(exchange_ms));
 	if (!rc)
-		rc = agree_on_plan(res, &opt->plan, *sock,
-				   deadline_in_ms(exchange_ms));
+		rc = agree_on_plan(res, &opt->plan, message_size(opt, res),
+				   *sock, deadline_in_ms(exchange_ms));
 	if (rc)
 		return rc;
 

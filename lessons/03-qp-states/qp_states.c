@@ -197,7 +197,8 @@ static int walk(const struct lesson *lesson, struct rdma_resources *res)
 		{ "INIT -> RTR: the peer's QPN, PSN, GID", modify_qp_to_rtr },
 		{ "RTR -> RTS: my PSN, time-out, retries", modify_qp_to_rts },
 		{ "RTS -> SQD: the send queue drains", to_sqd },
-		{ "SQD -> ERR: everything is flushed", modify_qp_to_error },
+		{ "SQD -> ERR: what is outstanding is flushed",
+		  modify_qp_to_error },
 		{ "ERR -> RESET: the only way out", modify_qp_to_reset },
 	};
 	int rc;

@@ -158,7 +158,7 @@ static uint16_t port_of(int listen_sock)
 	return ntohs(addr.sin6_port); /* 与 sockaddr_in 的端口同一位置 */
 }
 
-/* 两个进程共同的前半段：建好对象，到 INIT，并 post 一个 receive。*/
+/* 两个进程共同的前半段：建好对象，到 INIT。*/
 static int prepare(struct rdma_resources *res, const struct rdma_config *config)
 {
 	int rc = init_rdma_resources(res, config);
@@ -195,14 +195,18 @@ static int hand_side(const struct lesson *lesson, int listen_sock)
 	struct rdma_resources res;
 	struct ibv_qp_attr attr;
 	int sock, undo;
-	int rc = prepare(&res, &lesson->config);
+	int rc;
 
-	if (rc)
-		return rc;
+	/* 先等对端连上（那时它的 QP 已经建好），再建自己的：QPN 的先后就固定了。*/
 	sock = tcp_accept(listen_sock, deadline_in_ms(EXCHANGE_TIMEOUT_MS));
 	if (sock < 0)
-		rc = sock;
-	else if (lesson->break_name)
+		return sock;
+	rc = prepare(&res, &lesson->config);
+	if (rc) {
+		sock_close(&sock);
+		return rc;
+	}
+	if (lesson->break_name)
 		rc = bad_peer(lesson, &res, sock);
 	else
 		rc = peer_by_hand(&res, sock);

@@ -75,12 +75,14 @@ static int connect_pair(const struct lesson *lesson, struct rdma_resources *a,
 
 static void show_completion(const char *who, const struct ibv_wc *wc)
 {
-	report_fact("%s: wr_id 0x%llx (slot %u), status %s, opcode %s, "
-		    "byte_len %u",
-		    who, (unsigned long long)wc->wr_id, WR_ID_SLOT(wc->wr_id),
-		    ibv_wc_status_str(wc->status),
-		    wc->opcode == IBV_WC_RECV ? "RECV" : "SEND",
-		    wc->opcode == IBV_WC_RECV ? wc->byte_len : 0);
+	bool received = wc->opcode == IBV_WC_RECV;
+
+	report_fact("%s: wr_id 0x%llx (slot %u), status %s, opcode %s", who,
+		    (unsigned long long)wc->wr_id, WR_ID_SLOT(wc->wr_id),
+		    ibv_wc_status_str(wc->status), received ? "RECV" : "SEND");
+	/* byte_len 只对“收到”的 completion 有意义，SEND 的不要读。*/
+	if (received)
+		report_fact("   byte_len %u", wc->byte_len);
 }
 
 // region transfer
@@ -134,8 +136,13 @@ static int break_transfer(const struct lesson *lesson, struct rdma_resources *a,
 	if (!rc)
 		rc = post_send(a, 0, a->msg_size, true);
 	a->mr = mr;
-	return rc ? rc
-		  : poll_completion(a, WR_ID_SEND(0), NULL, POLL_TIMEOUT_MS);
+	if (rc)
+		return rc;
+	rc = poll_completion(a, WR_ID_SEND(0), NULL, POLL_TIMEOUT_MS);
+	/* 同一个错误在两端的样子不同：也看看 B 的 completion。*/
+	if (lesson_breaks(lesson, "too-small"))
+		poll_completion(b, WR_ID_RECV(0), NULL, POLL_TIMEOUT_MS);
+	return rc;
 }
 // endregion break-transfer
 
