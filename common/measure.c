@@ -26,28 +26,28 @@
 
 #define SLOT_BUDGET (32u << 20) /* bytes for each direction's slots */
 
-static uint32_t clamp_slots(uint32_t wanted, uint32_t msg_size)
+/*
+ * 至少 @wanted 个、但不超出预算的 2 的幂：于是“第几个 slot”用一次按位与就能算出，
+ * 热路径上没有除法。
+ */
+static uint32_t fit_slots(uint32_t wanted, uint32_t msg_size)
 {
-	uint32_t fit = SLOT_BUDGET / msg_size;
+	uint32_t slots = 2;
 
-	if (fit < 2)
-		fit = 2;
-	return wanted < fit ? wanted : fit;
+	while (slots < wanted && slots * 2 <= SLOT_BUDGET / msg_size)
+		slots *= 2;
+	return slots;
 }
 
 void measure_slots(struct rdma_config *config, const struct measure_plan *plan)
 {
-	uint32_t recv = 1, send = 1;
+	bool ping = plan->mode == MODE_PINGPONG;
 
-	if (plan->mode == MODE_PINGPONG) {
-		recv = 4;
-		send = 64;
-	} else if (plan->mode == MODE_BANDWIDTH) {
-		send = plan->window < 2 ? 2 : plan->window;
-		recv = 512;
-	}
-	config->recv_slots = clamp_slots(recv, config->msg_size);
-	config->send_slots = clamp_slots(send, config->msg_size);
+	if (plan->mode == MODE_ONCE)
+		return; /* 一收一发，各一个 slot */
+	config->recv_slots = fit_slots(ping ? 4 : 512, config->msg_size);
+	config->send_slots =
+		fit_slots(ping ? 64 : plan->window, config->msg_size);
 }
 
 struct plan_msg {
@@ -112,7 +112,7 @@ int agree_on_plan(const struct rdma_resources *res,
 		  : check_fit("the peer's", be32toh(peers.size), res->msg_size);
 }
 
-/* 一次测量的进度。序号从 0 开始，第 i 条消息用第 i % slots 个 slot。*/
+/* 一次测量的进度。序号从 0 开始，第 i 条消息用第 i & (slots - 1) 个 slot。*/
 struct progress {
 	struct rdma_resources *res;
 	int timeout_ms;
@@ -120,8 +120,15 @@ struct progress {
 	uint64_t sent;	   /* posted */
 	uint64_t done;	   /* sends known to be complete */
 	uint64_t received; /* arrived and checked */
-	uint32_t stride;   /* every stride-th send is signaled */
+	uint32_t window;   /* sends outstanding at most */
+	uint32_t stride;   /* every stride-th send is signaled; power of two */
 };
+
+/* slot 的个数总是 2 的幂（见 fit_slots）。*/
+static uint32_t slot_of(uint64_t sequence, uint32_t slots)
+{
+	return (uint32_t)sequence & (slots - 1);
+}
 
 // region stamp
 /* 序号写在消息开头（不足 8 字节则写低位）；其余字节不动，省得测的是 memset。*/
@@ -134,13 +141,13 @@ static size_t stamp_size(const struct rdma_resources *res)
 static int send_next(struct progress *p)
 {
 	struct rdma_resources *res = p->res;
-	uint32_t slot = (uint32_t)(p->sent % res->send_slots);
+	uint32_t slot = slot_of(p->sent, res->send_slots);
 	uint64_t stamp = htole64(p->sent);
 	bool signaled;
 
 	memcpy(send_slot(res, slot), &stamp, stamp_size(res));
 	p->sent++;
-	signaled = p->sent % p->stride == 0 || p->sent == p->iters;
+	signaled = !slot_of(p->sent, p->stride) || p->sent == p->iters;
 	return post_send(res, slot, res->msg_size, signaled);
 }
 
@@ -151,7 +158,7 @@ static int check_received(struct progress *p, const struct ibv_wc *wc)
 	uint32_t slot = WR_ID_SLOT(wc->wr_id);
 
 	if (wc->byte_len == res->msg_size &&
-	    slot == p->received % res->recv_slots &&
+	    slot == slot_of(p->received, res->recv_slots) &&
 	    !memcmp(recv_slot(res, slot), &stamp, stamp_size(res))) {
 		p->received++;
 		return 0;
@@ -175,7 +182,7 @@ static int take_completion(struct progress *p)
 	if (wc.opcode == IBV_WC_RECV)
 		return check_received(p, &wc);
 	/* 一个 signaled 的 CQE 说明：它以及它之前的所有 SEND 都完成了。*/
-	p->done += p->stride - p->done % p->stride;
+	p->done += p->stride - slot_of(p->done, p->stride);
 	if (p->done > p->iters)
 		p->done = p->iters;
 	return 0;
@@ -186,16 +193,15 @@ static int wait_for_slot(struct progress *p)
 {
 	int rc = 0;
 
-	while (!rc && p->sent - p->done >= p->res->send_slots)
+	while (!rc && p->sent - p->done >= p->window)
 		rc = take_completion(p);
 	return rc;
 }
 
 static int repost_last(struct progress *p)
 {
-	uint64_t last = p->received - 1;
-
-	return post_receive(p->res, (uint32_t)(last % p->res->recv_slots));
+	return post_receive(p->res,
+			    slot_of(p->received - 1, p->res->recv_slots));
 }
 
 // region ticks
@@ -319,6 +325,7 @@ int measure_run(struct rdma_resources *res, const struct measure_plan *plan,
 	struct progress p = { .res = res,
 			      .timeout_ms = timeout_ms,
 			      .iters = plan->iters,
+			      .window = res->send_slots,
 			      .stride = res->send_slots / 2 };
 	bool ping = plan->mode == MODE_PINGPONG;
 	double bytes = (double)plan->iters * res->msg_size * (ping ? 2 : 1);
@@ -328,6 +335,11 @@ int measure_run(struct rdma_resources *res, const struct measure_plan *plan,
 	double seconds;
 	int rc;
 
+	/* 窗口可以小于 slot 数；signal 的间隔不能大于窗口，否则谁也等不到谁。*/
+	if (!ping && plan->window < p.window)
+		p.window = plan->window;
+	while (p.stride > 1 && p.stride > p.window / 2)
+		p.stride /= 2;
 	if (ping && first) {
 		stamps = new_stamps(plan->iters);
 		if (!stamps)
