@@ -1,0 +1,48 @@
+#!/bin/busybox sh
+# shellcheck shell=dash
+# SPDX-License-Identifier: MIT
+#
+# init.sh - the guest's first process, from the initramfs: modules, then
+# rxe.sh with the host's own ip and rdma, then the agent. The host saves the
+# VM once the agent runs, so all of this happens once per saved state.
+/bin/busybox mkdir -p /proc /sys /dev /run /host /layer /root.new
+/bin/busybox --install -s /bin
+export PATH=/bin
+failed=
+
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mount -t tmpfs -o mode=755 tmpfs /run
+
+for m in /modules/*.ko; do
+	insmod "$m" || echo "init: $m did not load"
+done
+
+# The host's root, for its programs. It must be gone again before the VM is
+# saved: a mounted 9p cannot be migrated.
+in_host() {
+	for d in proc sys dev run; do
+		mount -o bind "/$d" "/host/$d"
+	done
+	chroot /host /usr/bin/env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+		"$@" </dev/null
+	rc=$?
+	for d in proc sys dev run; do
+		umount "/host/$d"
+	done
+	return $rc
+}
+
+if mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose root /host; then
+	cp /rxe.sh /run/rxe.sh
+	ip link set lo up
+	in_host bash /run/rxe.sh setup --pair >/run/rxe.out 2>&1 ||
+		failed="rxe.sh: $(cat /run/rxe.out)"
+	rm -f /run/rxe.sh /run/rxe.out
+	: >/run/rdma-lab-vm
+	umount /host
+else
+	failed="the host's root file system could not be mounted"
+fi
+exec /agent "$failed"

@@ -1,0 +1,282 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+#
+# vm.sh - one lab VM: boot and save it once, restore it, end it.
+# Sourced by labs/lab after kernel.sh.
+#
+# A VM lives in a directory RUNDIR:
+#	pid		QEMU's process id
+#	ready		"role accel memory", written when sessions can start
+#	console		what the guest's kernel says
+#	ctl.sock	the agent's control port (ctl.c speaks there)
+#	s0 ... s15	its session ports, sN.lock is held by the attach that uses sN
+#	lock		held while the VM is started or ended
+
+: "${root:?}" "${cache:?}" "${tools:?}"
+base='' run='' pid=''
+
+boot_args='console=ttyS0 quiet panic=-1 rdinit=/init cryptomgr.notests mitigations=off rodata=off audit=0 lsm='
+
+# find_rundir: sets $base and $run, short names (a socket path has 108 bytes)
+find_rundir() {
+	local hash
+	base=${XDG_RUNTIME_DIR:-/tmp}
+	[[ -d $base && -w $base ]] || base=/tmp
+	base=$base/rdma-lab-$UID
+	mkdir -m 700 "$base" 2>/dev/null || true
+	[[ -d $base && -O $base && ! -L $base ]] || die 1 "$base is not ours" "remove it, or set XDG_RUNTIME_DIR"
+	hash=$(sha256sum <<<"$root")
+	run=$base/${hash:0:8}
+}
+
+# choose_size ROLE: sets $memory (MiB) and $cpus. Against 768 MiB a restore
+# takes 5 % longer with 2048, 25 % with 4096.
+choose_size() {
+	local total
+	read -r _ total _ </proc/meminfo
+	memory=1024
+	[[ $total -lt 7500000 ]] || memory=2048
+	memory=${LAB_MEMORY:-$memory}
+	cpus=2
+	[[ $1 != counted ]] || cpus=1
+}
+
+# state_key ROLE: names the saved state; all that shapes it is in the hash
+state_key() {
+	local qemu
+	qemu_args RUNDIR TREE "$1"
+	{
+		qemu-system-x86_64 --version
+		cat "$cache/kernel/version" "$root/labs/rxe.sh" "$root"/labs/vm/{init.sh,agent.[ch],session.c,wire.h,kernel.sh}
+		echo "${qemu[*]} $boot_args"
+	} | sha256sum | head -c12
+}
+
+# qemu_args RUNDIR TREE ROLE: sets $qemu. The same devices when the VM is
+# saved and when it is restored.
+qemu_args() {
+	local i cpu=qemu64 work=${2//,/,,}
+	qemu=(qemu-system-x86_64 -name rdma-lab -nodefaults -no-user-config -no-reboot -display none -M pc)
+	case $3:$accel in
+	counted:*) qemu+=(-accel tcg -icount "shift=1,sleep=off") ;;
+	*:kvm) qemu+=(-accel kvm) && cpu=host ;;
+	*) qemu+=(-accel tcg) ;;
+	esac
+	# shellcheck disable=SC2054 # commas within words
+	qemu+=(-cpu "$cpu" -m "$memory" -smp "$cpus" -bios qboot.rom
+		-serial "file:$1/console" -fsdev "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"
+		-device virtio-9p-pci,fsdev=root,mount_tag=root
+		-fsdev "local,id=work,path=$work,security_model=none,multidevs=remap"
+		-device virtio-9p-pci,fsdev=work,mount_tag=work
+		-device virtio-serial-pci,max_ports=31
+		-chardev "socket,id=ctl,path=$1/ctl.sock,server=on,wait=off"
+		-device virtserialport,chardev=ctl,nr=1)
+	for ((i = 0; i < 16; i++)); do
+		qemu+=(-chardev "socket,id=s$i,path=$1/s$i,server=on,wait=off"
+			-device "virtserialport,chardev=s$i,nr=$((i + 2))")
+	done
+}
+
+# boot_from_kernel INITRD: adds it to $qemu
+boot_from_kernel() {
+	qemu+=(-kernel "$cache/kernel/vmlinux" -initrd "$1" -append "$boot_args")
+}
+
+# save_state ROLE FILE: boot to "rxe up and agent waiting", save, end
+save_state() {
+	local dir monitor pid started=$SECONDS
+	note "booting the VM once, to save it as the starting point of all others"
+	dir=$(mktemp -d "$base/save.XXXXXX")
+	undo+=("rm -rf '$dir'")
+	mkfifo "$dir/monitor"
+	make_initrd "$dir/initrd"
+	qemu_args "$dir" / "$1"
+	boot_from_kernel "$dir/initrd"
+	exec {monitor}<>"$dir/monitor"
+	"$tools/ctl" tie $$ "${qemu[@]}" -monitor stdio <"$dir/monitor" >"$dir/qemu" 2>&1 &
+	pid=$!
+	if ! "$tools/ctl" ping "$dir" "$pid" 120; then
+		tail -n8 "$dir/qemu" "$dir/console" >&2 || true
+		kill -KILL "$pid" 2>/dev/null || true
+		die 1 "the VM did not come up" "labs/lab clean-cache, then again; its last words are above"
+	fi
+	printf '%s\n' 'migrate_set_parameter max-bandwidth 9G' "migrate \"exec:cat > '$2.new'\"" quit >&"$monitor"
+	exec {monitor}>&-
+	if ! wait "$pid" || [[ ! -s $2.new ]]; then
+		die 1 "the VM could not be saved: $(tail -n3 "$dir/qemu")" "is the disk full? $cache"
+	fi
+	mv "$2.new" "$2"
+	rm -rf "$dir"
+	note "saved $(du -h "$2" | cut -f1) in $((SECONDS - started)) s"
+}
+
+# Keep the two newest states of a role: other trees share this cache.
+drop_old_states() {
+	local old
+	find "$cache" -maxdepth 1 -name "state-$1-*" -printf '%T@ %p\n' | sort -rn | tail -n +3 |
+		while read -r _ old; do
+			rm -f "$old"
+		done
+	rm -f "$cache"/state-*.new
+}
+
+# prepare_start ROLE RUNDIR: sets $qemu to a command that brings the VM up
+prepare_start() {
+	local state
+	need_tool qemu-system-x86_64 qemu-system-x86
+	mkdir -p "$cache"
+	exec {cache_lock}>"$cache/lock"
+	flock "$cache_lock"
+	get_kernel
+	if [[ $1 == counted ]]; then accel=tcg; else choose_accel; fi
+	choose_size "$1"
+	state=$cache/state-$1
+	[[ $1 == counted ]] || state=$cache/state-normal
+	state=$state-$(state_key "${state##*-}")
+	if [[ $accel == kvm ]]; then
+		make_initrd "$2/initrd" # boots in a second, needs no saved state
+	elif [[ -s $state ]]; then
+		touch "$state"
+	else
+		[[ $1 == counted ]] || set -- normal "$2"
+		save_state "$1" "$state"
+		drop_old_states "$1"
+	fi
+	exec {cache_lock}>&-
+	qemu_args "$2" "$root" "$1"
+	if [[ $accel == kvm ]]; then
+		boot_from_kernel "$2/initrd"
+	else
+		qemu+=(-incoming "exec:cat '$state'")
+	fi
+}
+
+# set_up RUNDIR PID ROLE
+set_up() {
+	"$tools/ctl" setup "$1" "$2" 60 "tree=$root" "role=$3" "idle=${LAB_IDLE_MINUTES:-30}"
+}
+
+# ---- the warm VM of this tree
+
+# vm_pid RUNDIR: sets $pid if a QEMU of that RUNDIR runs. A pid file alone
+# proves nothing: the number may belong to another program by now.
+vm_pid() {
+	local args=()
+	pid=
+	[[ -s $1/pid ]] || return 1
+	read -r pid <"$1/pid" || true
+	[[ $pid && -r /proc/$pid/cmdline ]] || return 1
+	mapfile -d '' -t args 2>/dev/null <"/proc/$pid/cmdline" || true
+	[[ ${args[0]:-} == *qemu-system* && " ${args[*]} " == *"path=$1/ctl.sock,"* ]]
+}
+
+vm_ready() { [[ -e $1/ready ]] && vm_pid "$1"; }
+
+# Programs installed since the VM started are not seen in it, and it should
+# run the agent of this tree: restart it then, unless somebody is using it.
+vm_outdated() {
+	local f
+	for f in /var/lib/dpkg/status "$tools/agent" "$root/labs/rxe.sh" "$root/labs/vm/init.sh"; do
+		[[ ! $f -nt $run/ready ]] || return 0
+	done
+	return 1
+}
+
+vm_sessions() { "$tools/ctl" busy "$run"; }
+
+# The lock file goes away with RUNDIR: what we locked must still be there.
+lock_run() {
+	while :; do
+		mkdir -m 700 "$run" 2>/dev/null || true
+		exec {run_lock}>"$run/lock"
+		flock "$run_lock"
+		[[ ! /proc/$$/fd/$run_lock -ef $run/lock ]] || return 0
+		exec {run_lock}>&-
+	done
+}
+
+unlock_run() { exec {run_lock}>&-; }
+
+# end_vm: end the VM in $run in any state. The caller holds the lock.
+end_vm() {
+	local i orphan
+	rm -f "$run/ready"
+	if vm_pid "$run"; then
+		timeout 3 "$tools/ctl" off "$run" "$pid" 2 >/dev/null 2>&1 || true
+		for ((i = 0; i < 100; i++)); do
+			vm_pid "$run" || break
+			[[ $i -lt 60 ]] || kill -KILL "$pid" 2>/dev/null || true
+			[[ $i != 30 ]] || kill "$pid" 2>/dev/null || true
+			sleep 0.05
+		done
+	fi
+	# one whose starter was killed before QEMU wrote its pid file
+	{ grep -ls "[p]ath=$run/ctl.sock," /proc/[0-9]*/cmdline || true; } | while IFS=/ read -r _ _ orphan _; do
+		kill -KILL "$orphan" 2>/dev/null || true
+	done
+	rm -f "$run"/{pid,console,ctl.sock,initrd} "$run"/s[0-9]*
+}
+
+# vm_up: see to it that the warm VM runs; says on stderr what it did
+vm_up() {
+	local begin=${EPOCHREALTIME/[.,]/} took why=started
+	lock_run
+	if vm_ready "$run"; then
+		if ! vm_outdated || [[ $(vm_sessions) != 0 ]]; then
+			unlock_run
+			note "VM is running already"
+			return 0
+		fi
+		why="restarted, the host's programs or the lab changed,"
+	fi
+	end_vm
+	undo+=("end_vm")
+	prepare_start warm "$run"
+	"${qemu[@]}" -daemonize -pidfile "$run/pid" {run_lock}>&- ||
+		die 1 "QEMU did not start" "its reason is above"
+	read -r pid <"$run/pid"
+	set_up "$run" "$pid" warm || die 1 "the VM came up but was not usable" "labs/lab doctor; console: $run/console"
+	echo "warm $accel $memory $cpus" >"$run/ready"
+	undo=()
+	unlock_run
+	took=$(((${EPOCHREALTIME/[.,]/} - begin) / 10000))
+	printf 'lab: VM %s in %d.%02d s (%s, %s MiB, kernel %s)\n' "$why" $((took / 100)) $((took % 100)) \
+		"$accel" "$memory" "$(<"$cache/kernel/version")" >&2
+}
+
+vm_down() {
+	lock_run
+	end_vm
+	rm -rf "$run"
+	unlock_run
+}
+
+# A --fresh VM whose client was killed leaves its directory behind.
+sweep() {
+	local d owner
+	for d in "$base"/f.*; do
+		owner=${d##*.}
+		[[ ! -d $d || -d /proc/$owner ]] || rm -rf "$d"
+	done
+}
+
+# fresh_run ROLE LIMIT CMD...: a VM for one command; it dies with this process,
+# because attach keeps our process id and QEMU is tied to it.
+fresh_run() {
+	local role=$1 limit=$2 dir=$base/f.$$ pid
+	shift 2
+	sweep
+	rm -rf "$dir"
+	mkdir -m 700 "$dir"
+	undo+=("rm -rf '$dir'")
+	prepare_start "$role" "$dir"
+	"$tools/ctl" tie $$ "${qemu[@]}" </dev/null 2>"$dir/qemu" &
+	pid=$!
+	undo=("kill -KILL $pid" "rm -rf '$dir'")
+	if ! set_up "$dir" "$pid" "$role"; then
+		cat "$dir/qemu" >&2
+		die 1 "the VM did not come up" "labs/lab doctor"
+	fi
+	trap - EXIT
+	exec "$tools/attach" -o "$pid" ${limit:+-t "$limit"} "$dir" "$@"
+}
