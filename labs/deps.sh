@@ -38,17 +38,18 @@ packages_of() {
 		ibverbs-utils ibv_devices, ibv_devinfo, ibv_rc_pingpong
 		ibverbs-providers the user-space driver of rxe
 		perftest ib_send_lat, ib_send_bw
+		jq reads JSON
 		END
 		;;
 	test)
 		cat <<-'END'
 		shunit2 the tests' frame
 		shellcheck checks the scripts
+		cppcheck checks the C sources
 		clang a second compiler, and its analyzer
 		clang-format checks the layout
 		valgrind memory errors
 		tshark reads the packets
-		jq reads JSON
 		libclang-rt-14-dev sanitizers for clang
 		END
 		;;
