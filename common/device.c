@@ -238,6 +238,8 @@ int rdma_open_device(struct rdma_resources *res,
 	 * “直接取 list[0] 去 open”在没有网卡的机器上会因 NULL 而崩溃。
 	 */
 	list = ibv_get_device_list(&count);
+	if (!list && errno == ENOSYS) /* ib_uverbs 没有装载：一个设备也没有 */
+		return no_device(config->device_name, 0);
 	if (!list)
 		return verb_failed(errno, (struct explanation){ 0 },
 				   "ibv_get_device_list()");

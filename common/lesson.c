@@ -55,13 +55,15 @@ int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 		.config = { .gid_index = GID_INDEX_AUTO,
 			    .msg_size = DEFAULT_MSG_SIZE },
 	};
+	opterr = 0; /* 出错时由我们来说：原因与下一步 */
 	while ((c = getopt_long(argc, argv, "b:h", longs, NULL)) != -1) {
 		if (c == 'h') {
 			print_help(argv[0], breaks);
 			return 0;
 		}
 		if (c != 'b')
-			return EXIT_USAGE;
+			return wrong_usage("unknown option or no argument",
+					   argv[optind - 1]);
 		if (!is_known(breaks, optarg))
 			return wrong_usage("no such --break", optarg);
 		lesson->break_name = optarg;

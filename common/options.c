@@ -19,6 +19,8 @@
 #define DEFAULT_WINDOW	128
 #define DEFAULT_BW_ITER 1000
 #define MAX_ITERS	100000000
+/* 开头的 ':'：缺少参数时返回 ':' 而不是 '?' */
+#define SHORT_OPTIONS ":s:n:bw:em:t:qjh"
 
 static const char *program(enum role role)
 {
@@ -167,8 +169,24 @@ static int parse_option(struct rdma_options *opt, int c)
 		print_help(opt->role);
 		return 0;
 	}
-	/* getopt_long 自己已经说了哪个选项不对。*/
 	return EXIT_USAGE;
+}
+
+/* getopt_long 说不出“下一步”，所以让它安静（opterr = 0），由我们来说。*/
+static int bad_option(enum role role, int c, char *argv[])
+{
+	const char letter[] = { '-', (char)optopt, '\0' };
+
+	if (c == ':')
+		return bad_usage(role, "this option needs an argument",
+				 argv[optind - 1]);
+	if (!optopt)
+		return bad_usage(role, "unknown or ambiguous option",
+				 argv[optind - 1]);
+	if (strchr(SHORT_OPTIONS, optopt))
+		return bad_usage(role, "this option takes no argument",
+				 argv[optind - 1]);
+	return bad_usage(role, "unknown option", letter);
 }
 
 /* 选项之间的关系放在最后检查：它们可以以任何顺序出现。*/
@@ -223,9 +241,11 @@ int options_parse(struct rdma_options *opt, enum role role, int argc,
 			    .msg_size = DEFAULT_MSG_SIZE },
 		.plan = { .window = DEFAULT_WINDOW },
 	};
-	while ((c = getopt_long(argc, argv, "s:n:bw:em:t:qjh", longs, NULL)) !=
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, SHORT_OPTIONS, longs, NULL)) !=
 	       -1) {
-		rc = parse_option(opt, c);
+		rc = c == ':' || c == '?' ? bad_option(role, c, argv)
+					  : parse_option(opt, c);
 		if (rc >= 0)
 			return rc;
 	}

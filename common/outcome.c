@@ -122,7 +122,17 @@ static int print_json(const struct rdma_options *opt,
 	rc = json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
 	json_decref(root);
 	putchar('\n');
-	return rc || fflush(stdout) ? -EIO : 0;
+	return rc ? -EIO : 0;
+}
+
+/* 磁盘满、管道另一头已经走了：结果没写出去，就不能说“成功”。*/
+static int check_written(void)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	report_error("is the disk full, or the reader of the pipe gone?",
+		     "the result could not be written to stdout");
+	return -EIO;
 }
 
 int report_outcome(const struct rdma_options *opt,
@@ -132,8 +142,8 @@ int report_outcome(const struct rdma_options *opt,
 	unsigned long long iters = opt->plan.iters;
 
 	if (opt->json)
-		return print_json(opt, res, out);
-	if (opt->plan.mode == MODE_ONCE)
+		print_json(opt, res, out);
+	else if (opt->plan.mode == MODE_ONCE)
 		report_result("received %u bytes: \"%s\"", out->received_bytes,
 			      out->text);
 	else if (!out->measured)
@@ -148,5 +158,5 @@ int report_outcome(const struct rdma_options *opt,
 			      "%.2f MB/s both ways",
 			      iters, res->msg_size, m->min, m->median, m->p99,
 			      m->max, m->mb_per_s);
-	return 0;
+	return check_written();
 }
