@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PEER_TIMEOUT_MS 3000
+#define SILENT_MS 3000 /* how long the silent peer is waited for */
 
 static const struct lesson_break breaks[] = {
 	{ "byte-order", "answer with qp_num and psn in host byte order" },
@@ -134,7 +134,7 @@ static int bad_peer(const struct lesson *lesson, struct rdma_resources *res,
 	if (rc)
 		return rc;
 	if (lesson_breaks(lesson, "silent"))
-		return deadline_sleep_ms(PEER_TIMEOUT_MS + 500, deadline);
+		return deadline_sleep_ms(SILENT_MS + 500, deadline);
 	if (lesson_breaks(lesson, "version"))
 		hello[5] = 2;
 	if (lesson_breaks(lesson, "half"))
@@ -175,7 +175,9 @@ static int prepare(struct rdma_resources *res, const struct rdma_config *config)
 /* 子进程：普通的一端，只用 stage 4 的现成函数。*/
 static int ordinary_side(const struct lesson *lesson, uint16_t port)
 {
-	int64_t deadline = deadline_in_ms(PEER_TIMEOUT_MS);
+	int64_t deadline = deadline_in_ms(lesson_breaks(lesson, "silent")
+						  ? SILENT_MS
+						  : EXCHANGE_TIMEOUT_MS);
 	struct rdma_resources res;
 	int sock;
 	int rc = prepare(&res, &lesson->config);

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# guest.sh - what the suites of rdma_server and rdma_client share. Its first half
+# runs on the host, the second inside the lab, where rxe0 (10.99.0.1) and rxe1
+# (10.99.0.2) are joined by the veth pair veth0, veth1.
+#
+#	in_lab [--fresh] SCRIPT     run SCRIPT there, with all functions below
+#
+# What SCRIPT writes to $T is on the host as well. What a program leaves behind in
+# the lab (an object of the device, a listening socket) fails the test.
+
+# These tests take links down and change MTUs: never on a real machine.
+export LAB=${LAB:-vm}
+export ROOT B T
+
+# ---- on the host
+
+# lab_here: the lab can run here; else the test is skipped.
+lab_here() {
+	local rc=0 said
+	[[ -z ${lab_rc:-} ]] || return "$lab_rc"
+	said=$(lab run test -e /sys/class/infiniband/rxe1 2>&1) || rc=$?
+	if ((rc == 77)); then
+		lab_reason=${said##*lab: next: }
+	fi
+	lab_rc=$rc
+	return "$rc"
+}
+
+in_lab() {
+	local fresh=() rc=0
+	[[ $1 != --fresh ]] || fresh=("$1")
+	if ! lab_here; then
+		if ((lab_rc == 77)); then
+			skip "the lab cannot run here: $lab_reason"
+		else
+			fail "lab run ended with $lab_rc"
+		fi
+		return 1
+	fi
+	# shellcheck disable=SC2016 # for the shell in the lab
+	lab run "${fresh[@]}" bash -c '
+		cd "$ROOT" && . labs/tests/guest.sh && begin && eval "$0" && finish
+	' "${!#}" >"$T/lab.out" 2>"$T/lab.err" || rc=$?
+	assertEquals "the script in the lab: $(tail -n 5 "$T/lab.err")" 0 "$rc"
+	((rc == 0)) || return 1
+	assertEquals "left behind" "$(cat "$T/before")" "$(cat "$T/after")"
+	return 0
+}
+
+# build_helpers: spy.so, peer and unit_exchange, into $B
+build_helpers() {
+	local cc=${CC:-cc}
+	local flags=(-O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Icommon)
+	"$cc" "${flags[@]}" -fPIC -shared -o "$B/spy.so" labs/tests/spy.c &&
+		"$cc" "${flags[@]}" -o "$B/peer" labs/tests/peer.c
+}
+
+rc_of() { cat "$T/$1.rc" 2>/dev/null || echo none; }
+out_of() { cat "$T/$1.out"; }
+err_of() { cat "$T/$1.err"; }
+
+# json NAME FILTER: of the result that program NAME printed
+json() { jq -r "$2" "$T/$1.out"; }
+
+# assert_pair NAME: server and client of that name both did it, silently.
+assert_pair() {
+	local side
+	for side in server client; do
+		assertEquals "exit code of $1.$side ($(err_of "$1.$side"))" \
+			0 "$(rc_of "$1.$side")"
+		assertEquals "stderr of $1.$side" "" "$(err_of "$1.$side")"
+	done
+}
+
+# assert_error NAME RC PATTERN: it ended with RC and one error, which says PATTERN.
+assert_error() {
+	local text
+	text=$(err_of "$1")
+	assertEquals "exit code of $1 ($text)" "$2" "$(rc_of "$1")"
+	assertEquals "error lines of $1 in: $text" \
+		1 "$(grep -c '^error: ' <<<"$text")"
+	assert_in "$text" "$3" "$1:"
+	# Nothing but that line and at most one "next".
+	assertEquals "other lines of $1 in: $text" "" \
+		"$(grep -v '^error: \|^ next: ' <<<"$text")"
+}
+
+# ---- in the lab
+
+# nap SECONDS: without starting a process
+nap() { read -rt "$1" -u "$nap_fd" || true; }
+
+# await CMD…: until it succeeds, 30 s at most
+await() {
+	local end=$((SECONDS + 30))
+	until "$@"; do
+		((SECONDS < end)) || {
+			echo "waited 30 s for: $*" >&2
+			return 1
+		}
+		nap 0.01
+	done
+}
+
+# listening PORT. mapfile, because read would take /proc/net/tcp 128 bytes at a
+# time, and the kernel walks all its sockets for each.
+listening() {
+	local hex table line lines
+	printf -v hex '%04X' "$1"
+	for table in /proc/net/tcp6 /proc/net/tcp; do
+		mapfile -t lines <"$table"
+		for line in "${lines[@]}"; do
+			[[ $line != *": "*":$hex "*":0000 0A "* ]] || return 0
+		done
+	done
+	return 1
+}
+
+ended() { ! kill -0 "$1" 2>/dev/null; }
+
+# in_file PATTERN FILE
+in_file() { grep -qsE -- "$1" "$2"; }
+
+left() {
+	rdma resource show
+	ss -Htln | sort
+}
+
+begin() {
+	set -u
+	PATH=$PATH:/usr/sbin:/sbin
+	export LC_ALL=${LC_ALL:-C.UTF-8}
+	mkfifo "/tmp/nap.$$"
+	exec {nap_fd}<>"/tmp/nap.$$"
+	rm "/tmp/nap.$$"
+	ulimit -c 0
+	mkdir -p "$T"
+	left >"$T/before"
+}
+
+back_to_before() { [[ $(left) == "$(cat "$T/before")" ]]; }
+
+# The kernel takes an object down when its process is gone, not later; but
+# another user of the lab may have one for a moment.
+finish() {
+	local end=$((SECONDS + 5))
+	until back_to_before || ((SECONDS >= end)); do nap 0.2; done
+	left >"$T/after"
+}
+
+# start NAME CMD…: in the background; sets $pid. Leaves NAME.out, .err and .rc.
+start() {
+	local name=$1
+	shift
+	rm -f "$T/$name.rc"
+	"$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null &
+	pid=$!
+	pids[$name]=$pid
+}
+declare -A pids=()
+
+# reap NAME…: wait for it and keep its exit code.
+reap() {
+	local name rc
+	for name; do
+		rc=0
+		wait "${pids[$name]}" || rc=$?
+		echo "$rc" >"$T/$name.rc"
+	done
+}
+
+run() {
+	start "$@"
+	reap "$1"
+}
+
+# server NAME ARGS…: start and wait until it listens, on $port (18515)
+server() {
+	local name=$1
+	shift
+	start "$name" "$B/rdma_server" "$@"
+	await listening_or_ended "${port:-18515}" "$pid"
+}
+
+listening_or_ended() { listening "$1" || ended "$2"; }
+
+# pair NAME [SERVER ARGS…] : [CLIENT ARGS…]
+pair() {
+	local name=$1 args=()
+	shift
+	while (($#)) && [[ $1 != : ]]; do
+		args+=("$1")
+		shift
+	done
+	shift
+	server "$name.server" "${args[@]}"
+	run "$name.client" "$B/rdma_client" "$@"
+	reap "$name.server"
+}
+
+# spied server|run NAME …: with the spy, whose log is NAME.log
+# spied fails CALL:N:ERRNO NAME ARGS…: a server one of whose calls fails
+spied() {
+	local how=$1
+	shift
+	local -x LD_PRELOAD=$B/spy.so SPY_FAIL=${SPY_FAIL:-}
+	if [[ $how == fails ]]; then
+		SPY_FAIL=$1
+		shift
+		set -- "$1" "$B/rdma_server" "${@:2}"
+		how=run
+	fi
+	local -x SPY_LOG=$T/$1.log
+	"$how" "$@"
+}

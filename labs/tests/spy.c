@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: MIT
+/*
+ * spy.c —— LD_PRELOAD 的“间谍”：记录程序对 libibverbs 与 socket 的调用，按吩咐
+ * 让其中一个失败，或者让设备说谎
+ *
+ *	SPY_LOG=FILE            每次调用追加一行（"modify_qp state=2 …"）
+ *	SPY_FAIL=NAME:N:ERRNO   第 N 次调用 NAME 时失败，ERRNO 是数字；可用逗号分隔
+ *	SPY_LIE=WORD,…          no_device   设备列表是空的
+ *	                        gid_v1      每个 GID 都自称 RoCE v1
+ *	                        gid_order   槽 1 自称 RoCE v1，原来的 1 搬到槽 5
+ *	                        wr_id opcode status   completion 里的这一项是错的
+ *	                        short       recv/send 每次只动 1 个字节
+ *	                        eintr       recv/send/connect/poll 每隔一次 EINTR
+ *	                        alarm       每 2 ms 一个 SIGALRM，不带 SA_RESTART
+ *	                        lost        poll_cq 永远说 CQ 是空的
+ *	                        late        每个 SEND 晚 300 ms 才交给设备
+ *	                        no_nul      每个 SEND 的内容都是 'x'，没有 NUL
+ *
+ * verbs 的快路径（poll_cq、post_*）不是动态符号，而是 context->ops 里的指针，所以
+ * 在 ibv_open_device 之后换掉。
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#undef ibv_reg_mr
+
+#define MAX_NAMES 32
+
+/* dlsym 返回 void *；直接转成函数指针在 ISO C 里不合法，借一次 memcpy。*/
+#define REAL(name)                                             \
+	static __typeof__(&name) real;                         \
+	do {                                                   \
+		if (!real) {                                   \
+			void *found = dlsym(RTLD_NEXT, #name); \
+			memcpy(&real, &found, sizeof(real));   \
+		}                                              \
+	} while (0)
+
+static struct ibv_context_ops device_ops;
+
+static void note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+static void note(const char *fmt, ...)
+{
+	static FILE *log;
+	const char *path = getenv("SPY_LOG");
+	va_list ap;
+
+	if (!path)
+		return;
+	if (!log)
+		log = fopen(path, "a");
+	if (!log)
+		abort();
+	va_start(ap, fmt);
+	vfprintf(log, fmt, ap);
+	va_end(ap);
+	fputc('\n', log);
+	fflush(log);
+}
+
+static bool lies(const char *word)
+{
+	const char *list = getenv("SPY_LIE");
+	size_t len = strlen(word);
+
+	for (; list && *list; list += strcspn(list, ",")) {
+		list += *list == ',';
+		if (!strncmp(list, word, len) && strchr(",", list[len]))
+			return true;
+	}
+	return false;
+}
+
+/* NAME 的第几次调用，从 1 数起。*/
+static int count_call(const char *name)
+{
+	static struct {
+		const char *name;
+		int calls;
+	} seen[MAX_NAMES];
+
+	for (int i = 0; i < MAX_NAMES; i++) {
+		if (!seen[i].name)
+			seen[i].name = name;
+		if (!strcmp(seen[i].name, name))
+			return ++seen[i].calls;
+	}
+	abort();
+}
+
+/* 这一次调用应当失败吗？是则返回 errno 的值，否则 0。*/
+static int must_fail(const char *name)
+{
+	const char *list = getenv("SPY_FAIL");
+	int call = count_call(name);
+	char want[64];
+	int n, err;
+
+	for (; list && *list; list += strcspn(list, ",")) {
+		list += *list == ',';
+		if (sscanf(list, "%63[^:]:%d:%d", want, &n, &err) == 3 &&
+		    !strcmp(want, name) && n == call) {
+			note("fail %s %d", name, err);
+			return err;
+		}
+	}
+	return 0;
+}
+
+static void *fail_null(int err)
+{
+	errno = err;
+	return NULL;
+}
+
+/* ---- 设备 --------------------------------------------------------------- */
+
+struct ibv_device **ibv_get_device_list(int *num_devices)
+{
+	REAL(ibv_get_device_list);
+	int err = must_fail("ibv_get_device_list");
+
+	if (err)
+		return fail_null(err);
+	if (!lies("no_device"))
+		return real(num_devices);
+	if (num_devices)
+		*num_devices = 0;
+	return calloc(1, sizeof(struct ibv_device *));
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	REAL(ibv_free_device_list);
+	if (lies("no_device"))
+		free(list);
+	else
+		real(list);
+}
+
+static int spy_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
+{
+	int n = lies("lost") ? 0 : device_ops.poll_cq(cq, num, wc);
+
+	for (int i = 0; i < n; i++) {
+		note("wc wr_id=%llx status=%d opcode=%d bytes=%u",
+		     (unsigned long long)wc[i].wr_id, wc[i].status,
+		     wc[i].opcode, wc[i].byte_len);
+		if (lies("wr_id"))
+			wc[i].wr_id = 7;
+		if (lies("opcode"))
+			wc[i].opcode = IBV_WC_RDMA_READ;
+		if (lies("status"))
+			wc[i].status = IBV_WC_RETRY_EXC_ERR;
+	}
+	return n;
+}
+
+static int spy_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
+			 struct ibv_recv_wr **bad)
+{
+	int err = must_fail("ibv_post_recv");
+
+	note("post_recv wr_id=%llx addr=%llu length=%u state=%d",
+	     (unsigned long long)wr->wr_id,
+	     (unsigned long long)wr->sg_list->addr, wr->sg_list->length,
+	     qp->state);
+	return err ? err : device_ops.post_recv(qp, wr, bad);
+}
+
+static int spy_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+			 struct ibv_send_wr **bad)
+{
+	int err = must_fail("ibv_post_send");
+
+	note("post_send wr_id=%llx addr=%llu length=%u flags=%u",
+	     (unsigned long long)wr->wr_id,
+	     (unsigned long long)wr->sg_list->addr, wr->sg_list->length,
+	     wr->send_flags);
+	if (lies("late"))
+		usleep(300 * 1000);
+	if (lies("no_nul"))
+		memset((void *)(uintptr_t)wr->sg_list->addr, 'x',
+		       wr->sg_list->length);
+	return err ? err : device_ops.post_send(qp, wr, bad);
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	REAL(ibv_open_device);
+	int err = must_fail("ibv_open_device");
+	struct ibv_context *context = err ? fail_null(err) : real(device);
+
+	if (!context)
+		return NULL;
+	device_ops = context->ops;
+	context->ops.poll_cq = spy_poll_cq;
+	context->ops.post_recv = spy_post_recv;
+	context->ops.post_send = spy_post_send;
+	note("make device");
+	return context;
+}
+
+int ibv_close_device(struct ibv_context *context)
+{
+	REAL(ibv_close_device);
+	int rc = real(context);
+
+	note("unmake device");
+	return rc;
+}
+
+ssize_t _ibv_query_gid_table(struct ibv_context *context,
+			     struct ibv_gid_entry *entries, size_t max,
+			     uint32_t flags, size_t entry_size)
+{
+	REAL(_ibv_query_gid_table);
+	int err = must_fail("ibv_query_gid_table");
+	ssize_t n = err ? -err : real(context, entries, max, flags, entry_size);
+
+	for (ssize_t i = 0; i < n; i++) {
+		if (lies("gid_v1"))
+			entries[i].gid_type = IBV_GID_TYPE_ROCE_V1;
+		if (!lies("gid_order") || entries[i].gid_index != 1)
+			continue;
+		if (n < (ssize_t)max) {
+			entries[n] = entries[i];
+			entries[n++].gid_index = 5;
+		}
+		entries[i].gid_type = IBV_GID_TYPE_ROCE_V1;
+	}
+	return n;
+}
+
+/* ---- 建与拆：每个 make 都应当有一个 unmake -------------------------------- */
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	REAL(ibv_alloc_pd);
+	int err = must_fail("ibv_alloc_pd");
+	struct ibv_pd *pd = err ? fail_null(err) : real(context);
+
+	if (pd)
+		note("make pd");
+	return pd;
+}
+
+/* libibverbs 自己的 ibv_reg_mr 又调用 ibv_reg_mr_iova2：只记外面那一次。*/
+static int reg_mr_depth;
+
+static struct ibv_mr *noted_mr(struct ibv_mr *mr)
+{
+	if (mr && !reg_mr_depth)
+		note("make mr addr=%llu length=%zu",
+		     (unsigned long long)(uintptr_t)mr->addr, mr->length);
+	return mr;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+			  int access)
+{
+	REAL(ibv_reg_mr);
+	int err = must_fail("ibv_reg_mr");
+	struct ibv_mr *mr;
+
+	reg_mr_depth++;
+	mr = err ? fail_null(err) : real(pd, addr, length, access);
+	reg_mr_depth--;
+	return noted_mr(mr);
+}
+
+/* access 不是编译期常量（例如 -O0）时，verbs.h 里的宏改走这一个。*/
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+				uint64_t iova, unsigned int access)
+{
+	REAL(ibv_reg_mr_iova2);
+	int err = reg_mr_depth ? 0 : must_fail("ibv_reg_mr");
+
+	return err ? fail_null(err)
+		   : noted_mr(real(pd, addr, length, iova, access));
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
+{
+	REAL(ibv_create_comp_channel);
+	int err = must_fail("ibv_create_comp_channel");
+	struct ibv_comp_channel *channel = err ? fail_null(err) : real(context);
+
+	if (channel)
+		note("make channel");
+	return channel;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
+			     void *cq_context, struct ibv_comp_channel *channel,
+			     int comp_vector)
+{
+	REAL(ibv_create_cq);
+	int err = must_fail("ibv_create_cq");
+	struct ibv_cq *cq =
+		err ? fail_null(err)
+		    : real(context, cqe, cq_context, channel, comp_vector);
+
+	if (cq)
+		note("make cq cqe=%d", cqe);
+	return cq;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	REAL(ibv_create_qp);
+	int err = must_fail("ibv_create_qp");
+	struct ibv_qp *qp = err ? fail_null(err) : real(pd, init);
+
+	if (qp)
+		note("make qp qpn=%u", qp->qp_num);
+	return qp;
+}
+
+/* 拆除“失败”时真的不拆，就像内核回 EBUSY 那样。*/
+#define UNMAKE(function, type, what)             \
+	int function(type *object)               \
+	{                                        \
+		REAL(function);                  \
+		int err = must_fail(#function);  \
+		if (!err)                        \
+			err = real(object);      \
+		if (!err)                        \
+			note("unmake %s", what); \
+		return err;                      \
+	}
+
+UNMAKE(ibv_dealloc_pd, struct ibv_pd, "pd")
+UNMAKE(ibv_dereg_mr, struct ibv_mr, "mr")
+UNMAKE(ibv_destroy_comp_channel, struct ibv_comp_channel, "channel")
+UNMAKE(ibv_destroy_cq, struct ibv_cq, "cq")
+UNMAKE(ibv_destroy_qp, struct ibv_qp, "qp")
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	REAL(ibv_modify_qp);
+	int err = must_fail("ibv_modify_qp");
+
+	note("modify_qp state=%d mask=%x path_mtu=%d is_global=%d hop_limit=%d "
+	     "sgid_index=%d dest=%u rq_psn=%u sq_psn=%u retry_cnt=%d",
+	     attr->qp_state, (unsigned int)mask, attr->path_mtu,
+	     attr->ah_attr.is_global, attr->ah_attr.grh.hop_limit,
+	     attr->ah_attr.grh.sgid_index, attr->dest_qp_num, attr->rq_psn,
+	     attr->sq_psn, attr->retry_cnt);
+	return err ? err : real(qp, attr, mask);
+}
+
+/* ---- socket ------------------------------------------------------------- */
+
+static bool interrupted(const char *name)
+{
+	if (!lies("eintr") || count_call(name) % 2 == 0)
+		return false;
+	errno = EINTR;
+	return true;
+}
+
+ssize_t recv(int sock, void *data, size_t size, int flags)
+{
+	REAL(recv);
+	if (interrupted("recv"))
+		return -1;
+	if (lies("short") && size > 1)
+		size = 1;
+	note("recv");
+	return real(sock, data, size, flags);
+}
+
+ssize_t send(int sock, const void *data, size_t size, int flags)
+{
+	REAL(send);
+	if (interrupted("send"))
+		return -1;
+	if (lies("short") && size > 1)
+		size = 1;
+	note("send");
+	return real(sock, data, size, flags);
+}
+
+/* connect 被信号打断后，连接仍在后台建立：先真的开始，再说 EINTR。*/
+int connect(int sock, const struct sockaddr *addr, socklen_t len)
+{
+	REAL(connect);
+	int rc = real(sock, addr, len);
+
+	if ((rc == 0 || errno == EINPROGRESS) && interrupted("connect"))
+		return -1;
+	return rc;
+}
+
+int poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+	REAL(poll);
+	return interrupted("poll") ? -1 : real(fds, n, timeout);
+}
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+}
+
+__attribute__((constructor)) static void start_alarms(void)
+{
+	const struct itimerval every = { { 0, 2000 }, { 0, 2000 } };
+	struct sigaction act = { .sa_handler = on_alarm };
+
+	if (!lies("alarm"))
+		return;
+	sigaction(SIGALRM, &act, NULL);
+	setitimer(ITIMER_REAL, &every, NULL);
+}

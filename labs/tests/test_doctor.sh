@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# labs/doctor.sh: each thing that RDMA needs is broken in turn, in a clean VM,
+# and the doctor must point at it, and at nothing else.
+# shellcheck source=labs/tests/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+export LAB=vm
+
+# examine SCRIPT [BEFORE]: run SCRIPT in a VM of its own, then the doctor (after
+# the words BEFORE). Sets $out to the lines with a cross and $rc to its status.
+examine() {
+	local all
+	all=$(lab run --fresh --timeout 60 bash -c "$1
+		${2:-} bash '$ROOT/labs/doctor.sh'" 2>&1)
+	rc=$?
+	out=$(grep '^✗' <<<"$all")
+}
+
+# only PATTERN...: one line each, and no more
+only() {
+	local p
+	assertEquals "status" 1 "$rc"
+	assertEquals "number of findings in: $out" $# "$(grep -c . <<<"$out")"
+	for p; do assert_in "$out" "$p"; done
+}
+
+nobody='setpriv --reuid=65534 --regid=65534 --clear-groups'
+
+test_a_healthy_vm() {
+	examine true
+	assertEquals "$out" 0 "$rc"
+	assertEquals "" "$out"
+	examine true "$nobody"
+	assertEquals "an ordinary user: $out" 0 "$rc"
+}
+
+test_netdev_down() {
+	examine 'ip link set veth0 down'
+	only 'port rxe0/1 .*DOWN' 'netdev veth0 of rxe0 +down' 'port rxe1/1' ||
+		return 0
+}
+
+test_no_device() {
+	examine 'rdma link del rxe0; rdma link del rxe1'
+	only 'RDMA device +there is none'
+}
+
+test_modules_missing() {
+	examine 'rdma link del rxe0; rdma link del rxe1; rmmod rdma_rxe rdma_ucm ib_uverbs'
+	only 'module rdma_rxe' 'module ib_uverbs' 'RDMA device'
+}
+
+test_device_node_without_rights() {
+	examine 'chmod 000 /dev/infiniband/uverbs0' "$nobody"
+	only 'device node of rxe0 .*may not be read and written by nobody'
+}
+
+test_device_node_missing() {
+	examine 'rm /dev/infiniband/uverbs1'
+	assert_in "$out" 'device node of rxe1 .*is missing'
+	assertEquals 1 "$rc"
+}
+
+test_memlock_limit() {
+	examine 'ulimit -l 16' "$nobody"
+	only 'memlock limit +16 KiB'
+	examine 'ulimit -l 16'
+	assertEquals "root may lock what it likes: $out" 0 "$rc"
+}
+
+test_provider_missing() {
+	examine 'rm -f /usr/lib*/*/libibverbs/librxe-* /usr/lib*/libibverbs/librxe-*'
+	only 'libibverbs finds rxe0 .*no provider' 'libibverbs finds rxe1 .*no provider'
+}
+
+test_no_ipv4_gid() {
+	examine 'ip addr flush dev veth1; ip -6 addr add fe80::1/64 dev veth1 nodad; sleep 0.5'
+	only 'GIDs of rxe1 .*none is RoCE v2 with an IPv4'
+}
+
+test_small_mtu() {
+	examine 'rdma link del rxe0; ip link set veth0 mtu 500; rdma link add rxe0 type rxe netdev veth0'
+	only 'active_mtu of rxe0 +256: .*only 500'
+}
+
+test_other_network_namespace() {
+	examine true 'unshare -n'
+	assertEquals 1 "$rc"
+	assert_in "$out" 'network namespace +not the first one'
+	assert_in "$out" 'UDP port 4791 +rxe does not listen'
+}
+
+test_rdma_tool_missing() {
+	examine 'rm -f /sbin/rdma /usr/sbin/rdma /bin/rdma /usr/bin/rdma'
+	only 'rdma tool'
+}
+
+# The answer of nft is put in its mouth: it need not be installed.
+test_firewall() {
+	# shellcheck disable=SC2016
+	examine 'mkdir /tmp/bin; PATH=/tmp/bin:$PATH
+		printf "#!/bin/sh\necho \"udp dport 4791 counter drop\"\n" >/tmp/bin/nft; chmod +x /tmp/bin/nft'
+	only 'UDP port 4791 +a rule drops it: udp dport 4791'
+	# shellcheck disable=SC2016
+	examine 'mkdir /tmp/bin; PATH=/tmp/bin:$PATH
+		printf "#!/bin/sh\necho \"type filter hook input priority 0; policy drop;\"\n" >/tmp/bin/nft; chmod +x /tmp/bin/nft'
+	only 'UDP port 4791 +the input policy is to drop'
+}
+
+test_real_firewall() {
+	command -v nft >/dev/null || { skip "nft is not installed"; return; }
+	examine 'nft add table inet t; nft "add chain inet t c { type filter hook input priority 0; }"
+		nft add rule inet t c udp dport 4791 drop'
+	only 'UDP port 4791 +a rule drops it'
+}
+
+test_json() {
+	command -v jq >/dev/null || { skip "jq is not installed"; return; }
+	lab doctor --json >"$T/json"
+	assertEquals "$(<"$T/json")" 0 $?
+	assertEquals true "$(jq .ok "$T/json")"
+	assertEquals true "$(jq '[.checks[] | select(.name == "VM: RDMA device" and .ok)] | length == 1' "$T/json")"
+	assertEquals "every check has its four fields" true \
+		"$(jq 'all(.checks[]; has("name") and has("ok") and has("detail") and has("fix"))' "$T/json")"
+	lab run --fresh bash -c "ip link set veth0 down; '$ROOT/labs/doctor.sh' --json" >"$T/json"
+	assertEquals 1 $?
+	assertEquals false "$(jq .ok "$T/json")"
+	assertEquals '"ip link set veth0 up"' "$(jq '.checks[] | select(.name == "netdev veth0 of rxe0") | .fix' "$T/json")"
+}
+
+# The host's side: what the VM needs is missing.
+test_host_without_qemu() {
+	local p
+	mkdir "$T/bin"
+	for p in bash sh env dirname cat sed grep head tr id uname stat apt-cache; do
+		ln -s "$(command -v "$p")" "$T/bin/$p"
+	done
+	sed 's|^PATH=.*||' labs/doctor.sh >"$T/doctor.sh"
+	PATH=$T/bin bash "$T/doctor.sh" --host >"$T/out"
+	assertEquals 1 $?
+	assert_in "$(<"$T/out")" '^✗ qemu-system-x86_64'
+	assert_in "$(<"$T/out")" 'fix: sudo labs/deps.sh lab'
+	assert_in "$(<"$T/out")" '^✗ cc '
+}
+
+test_host_with_a_cache_it_may_not_write() {
+	RDMA_LAB_CACHE=/proc/nowhere labs/doctor.sh --host >"$T/out"
+	assertEquals 1 $?
+	assert_in "$(<"$T/out")" '^✗ cache'
+}
+
+test_usage() {
+	labs/doctor.sh --nonsense >/dev/null 2>&1
+	assertEquals 2 $?
+}
+
+. shunit2
