@@ -24,7 +24,11 @@
 #include <x86intrin.h>
 #endif
 
-#define SLOT_BUDGET (32u << 20) /* bytes for each direction's slots */
+/*
+ * 每个方向的 slot 总共占多少字节。不是越大越好：轮流写过几十 MB，cache 就全被冲掉；
+ * 太小则对端的 SEND 会赶上还没补的 receive（RNR）。
+ */
+#define SLOT_BUDGET (4u << 20)
 
 /*
  * 至少 @wanted 个、但不超出预算的 2 的幂：于是“第几个 slot”用一次按位与就能算出，
@@ -120,6 +124,7 @@ struct progress {
 	uint64_t sent;	   /* posted */
 	uint64_t done;	   /* sends known to be complete */
 	uint64_t received; /* arrived and checked */
+	uint64_t reposted; /* receives given back to the QP */
 	uint32_t window;   /* sends outstanding at most */
 	uint32_t stride;   /* every stride-th send is signaled; power of two */
 };
@@ -198,10 +203,15 @@ static int wait_for_slot(struct progress *p)
 	return rc;
 }
 
-static int repost_last(struct progress *p)
+/* 把已经收完、还没还给 QP 的 slot 都还回去。*/
+static int repost_received(struct progress *p)
 {
-	return post_receive(p->res,
-			    slot_of(p->received - 1, p->res->recv_slots));
+	int rc = 0;
+
+	while (!rc && p->reposted < p->received)
+		rc = post_receive(p->res,
+				  slot_of(p->reposted++, p->res->recv_slots));
+	return rc;
 }
 
 // region ticks
@@ -226,6 +236,16 @@ static uint64_t ticks(void)
 // endregion ticks
 
 // region pingpong
+/* 先把消息发出去，再补 receive：后者不在延迟的关键路径上。*/
+static int send_and_repost(struct progress *p)
+{
+	int rc = wait_for_slot(p);
+
+	if (!rc)
+		rc = send_next(p);
+	return rc ? rc : repost_received(p);
+}
+
 static int ping_pong(struct progress *p, bool first, uint64_t *stamps)
 {
 	int rc = 0;
@@ -233,19 +253,12 @@ static int ping_pong(struct progress *p, bool first, uint64_t *stamps)
 	if (stamps)
 		stamps[0] = ticks();
 	for (uint64_t i = 0; i < p->iters && !rc; i++) {
-		if (first) {
-			rc = wait_for_slot(p);
-			if (!rc)
-				rc = send_next(p);
-		}
+		if (first)
+			rc = send_and_repost(p);
 		while (!rc && p->received <= i)
 			rc = take_completion(p);
 		if (!rc && !first)
-			rc = wait_for_slot(p);
-		if (!rc && !first)
-			rc = send_next(p);
-		if (!rc)
-			rc = repost_last(p);
+			rc = send_and_repost(p);
 		if (stamps)
 			stamps[i + 1] = ticks();
 	}
@@ -277,7 +290,7 @@ static int stream_in(struct progress *p)
 	while (!rc && p->received < p->iters) {
 		rc = take_completion(p);
 		if (!rc)
-			rc = repost_last(p);
+			rc = repost_received(p);
 	}
 	return rc;
 }
