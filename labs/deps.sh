@@ -50,6 +50,7 @@ packages_of() {
 		clang-format checks the layout
 		valgrind memory errors
 		tshark reads the packets
+		nftables a firewall for the doctor to find
 		libclang-rt-14-dev sanitizers for clang
 		END
 		;;

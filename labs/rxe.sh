@@ -128,18 +128,26 @@ step() {
 
 undo_all() {
 	local line
-	[[ -e $state/undo ]] || return 0
+	touch "$state/undo"
 	tac "$state/undo" | while read -r line; do
 		eval "$line" 2>/dev/null || true
 	done
 	rm -rf "$state"
 }
 
-# A device vanishes at once, but the command waits until nobody has it open.
+# A device vanishes at once, but the command waits, deaf to signals, until no
+# program has it open: do not wait with it for ever.
 del_link() {
+	local pid i
 	[[ -e /sys/class/infiniband/$1 ]] || return 0
-	timeout 5 rdma link del "$1" ||
-		echo "rxe: $1 is still open in a program; it goes when that ends" >&2
+	rdma link del "$1" >/dev/null 2>&1 </dev/null &
+	pid=$!
+	for ((i = 0; i < 30; i++)); do
+		kill -0 "$pid" 2>/dev/null || return 0
+		sleep 0.1
+	done
+	disown "$pid"
+	echo "rxe: a program still has $1 open; it is gone when that program ends"
 }
 
 add_link() {
@@ -197,11 +205,15 @@ cmd_setup() {
 	while [[ $# -gt 0 ]]; do
 		case $1 in
 		--pair) pair=1 ;;
-		--netdev) dev=${2:-} && shift ;;
+		--netdev)
+			dev=${2:-}
+			[[ $dev ]] || { usage >&2 && exit 2; }
+			shift
+			;;
 		--force) force=1 ;;
 		*) usage >&2 && exit 2 ;;
 		esac
-		shift || true
+		shift
 	done
 	[[ ! $pair || ! $dev ]] || { usage >&2 && exit 2; }
 	need_machine

@@ -119,9 +119,9 @@ struct mount_step {
 };
 
 /*
- * 从下到上：只读的 host 根 (9p，可以放心缓存) + tmpfs 上的 overlay = 命令看到
- * 的根。命令能用 host 上装的一切程序，却改不坏 host。/run 是搬过来的，里面有
- * rxe.sh 留下的记录。
+ * 从下到上：只读的 host 根 (9p，可以放心缓存)，开机时复制下来的常用文件 (/hot，
+ * 打开它们不必问 host)，tmpfs 上的 overlay；合起来就是命令看到的根。命令能用 host
+ * 上装的一切程序，却改不坏 host。/run 是搬过来的，里面有 rxe.sh 留下的记录。
  */
 static const struct mount_step steps[] = {
 	{ "root", "/host", "9p", MS_RDONLY, NINEP "cache=loose", false },
@@ -129,7 +129,7 @@ static const struct mount_step steps[] = {
 	{ "/layer/up", NULL, NULL, 0, NULL, false },
 	{ "/layer/work", NULL, NULL, 0, NULL, false },
 	{ "overlay", ROOT, "overlay", 0,
-	  "lowerdir=/host,upperdir=/layer/up,workdir=/layer/work", false },
+	  "lowerdir=/hot:/host,upperdir=/layer/up,workdir=/layer/work", false },
 	{ "proc", ROOT "/proc", "proc", 0, NULL, false },
 	{ "sysfs", ROOT "/sys", "sysfs", 0, NULL, false },
 	{ "debugfs", ROOT "/sys/kernel/debug", "debugfs", 0, NULL, true },

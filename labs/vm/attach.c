@@ -326,10 +326,12 @@ static void on_frame(struct attach *a)
 
 static int gone(struct attach *a)
 {
-	fprintf(stderr,
-		"lab: the VM went away while the command ran; "
-		"its last words may be in %s/console\n",
-		a->dir);
+	fprintf(stderr, "lab: the VM went away while the command ran\r\n");
+	if (!a->qemu)
+		fprintf(stderr,
+			"lab: next: run it again; the VM's last words may be "
+			"in %s/console\r\n",
+			a->dir);
 	a->status = GONE;
 	a->done = true;
 	return 0;

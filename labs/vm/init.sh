@@ -14,9 +14,18 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mount -t tmpfs -o mode=755 tmpfs /run
+# What udev would make: bash's <(…) needs the first.
+ln -s /proc/self/fd /dev/fd
+ln -s /proc/self/fd/0 /dev/stdin
+ln -s /proc/self/fd/1 /dev/stdout
+ln -s /proc/self/fd/2 /dev/stderr
 
 for m in /modules/*.ko; do
-	insmod "$m" || echo "init: $m did not load"
+	case $m in
+	*-dummy.ko) set -- numdummies=0 ;;
+	*) set -- ;;
+	esac
+	insmod "$m" "$@" || echo "init: $m did not load"
 done
 
 # The host's root, for its programs. It must be gone again before the VM is
@@ -41,6 +50,8 @@ if mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose root
 		failed="rxe.sh: $(cat /run/rxe.out)"
 	rm -f /run/rxe.sh /run/rxe.out
 	: >/run/rdma-lab-vm
+	mkdir /hot
+	(cd /host && cpio -o -H newc </hot.list) | (cd /hot && cpio -idm)
 	umount /host
 else
 	failed="the host's root file system could not be mounted"

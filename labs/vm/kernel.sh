@@ -135,6 +135,7 @@ make_initrd() {
 	cp -r "$cache/kernel/modules" "$dir/modules"
 	cp "$tools/agent" "$dir/agent"
 	cp "$root/labs/rxe.sh" "$dir/rxe.sh"
+	sed 's|^/||' "$cache/hot.list" >"$dir/hot.list"
 	cp "$root/labs/vm/init.sh" "$dir/init"
 	chmod 755 "$dir"/{init,agent,rxe.sh,bin/busybox}
 	(cd "$dir" && find . | "$busybox" cpio -o -H newc 2>/dev/null) >"$1"

@@ -48,6 +48,7 @@ state_key() {
 	{
 		qemu-system-x86_64 --version
 		cat "$cache/kernel/version" "$root/labs/rxe.sh" "$root"/labs/vm/{init.sh,agent.[ch],session.c,wire.h,kernel.sh}
+		hot_fingerprint
 		echo "${qemu[*]} $boot_args"
 	} | sha256sum | head -c12
 }
@@ -128,6 +129,7 @@ prepare_start() {
 	exec {cache_lock}>"$cache/lock"
 	flock "$cache_lock"
 	get_kernel
+	need_hot_list
 	if [[ $1 == counted ]]; then accel=tcg; else choose_accel; fi
 	choose_size "$1"
 	state=$cache/state-$1
