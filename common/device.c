@@ -15,6 +15,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 unsigned int mtu_bytes(enum ibv_mtu mtu)
@@ -73,26 +74,72 @@ static int refuse_gid(const struct rdma_resources *res, int wanted,
 	return -EADDRNOTAVAIL;
 }
 
+// region take-gid
+static int take_gid(struct rdma_resources *res, const struct ibv_gid_entry *gid,
+		    int wanted)
+{
+	if (!gid)
+		return refuse_gid(res, wanted,
+				  wanted == GID_INDEX_AUTO
+					  ? "(automatic): no RoCE v2 GID there"
+					  : "is empty");
+	if (gid->gid_type != IBV_GID_TYPE_ROCE_V2)
+		return refuse_gid(res, wanted, "is not RoCE v2");
+	if (wanted == GID_INDEX_AUTO && gid_rank(gid) == 3)
+		report_warning("give the network device an IPv4 address, or "
+			       "use GIDs of this kind on both sides",
+			       "%s port %u has only a link-local GID",
+			       ibv_get_device_name(res->context->device),
+			       res->ib_port);
+	res->gid_index = (uint8_t)gid->gid_index;
+	res->gid = gid->gid;
+	return 0;
+}
+// endregion take-gid
+
+int rdma_read_gid_table(struct ibv_context *context,
+			struct ibv_gid_entry **table)
+{
+	ssize_t n = -EINVAL;
+
+	*table = NULL;
+	/* 给的数组太小时内核回 EINVAL，而不告诉你要多大：翻倍再问。*/
+	for (size_t most = 256; n == -EINVAL && most <= 65536; most *= 4) {
+		free(*table);
+		*table = calloc(most, sizeof(**table));
+		if (!*table)
+			return verb_failed(ENOMEM, (struct explanation){ 0 },
+					   "calloc(%zu GIDs)", most);
+		n = ibv_query_gid_table(context, *table, most, 0);
+	}
+	if (n >= 0)
+		return (int)n;
+	free(*table);
+	*table = NULL;
+	return verb_failed((int)-n, (struct explanation){ 0 },
+			   "ibv_query_gid_table(%s)",
+			   ibv_get_device_name(context->device));
+}
+
 // region choose-gid
 int rdma_choose_gid(struct rdma_resources *res, int wanted)
 {
-	struct ibv_gid_entry table[256];
+	struct ibv_gid_entry *table;
 	const struct ibv_gid_entry *best = NULL;
-	ssize_t n;
-
 	/*
-	 * 只返回非空的槽位，并带上类型。千万不要写死“index 1”：rxe 上 0 是
-	 * fe80、1 是 IPv4；mlx5 上常是 3；加一个 IP 地址就会变。
+	 * 表里只有非空的槽位，并带着类型。千万不要写死“index 1”：rxe 上 0 是 fe80、
+	 * 1 是 IPv4；mlx5 上常是 3；加一个 IP 地址就会变。
 	 */
-	n = ibv_query_gid_table(res->context, table, 256, 0);
+	int n = rdma_read_gid_table(res->context, &table);
+	int rc;
+
 	if (n < 0)
-		return verb_failed((int)-n, (struct explanation){ 0 },
-				   "ibv_query_gid_table(%s)",
-				   ibv_get_device_name(res->context->device));
-	for (ssize_t i = 0; i < n; i++) {
+		return n;
+	for (int i = 0; i < n; i++) {
 		const struct ibv_gid_entry *e = &table[i];
 
-		if (e->port_num != res->ib_port)
+		/* AV 里的 sgid_index 只有 8 位，更靠后的槽位用不上。*/
+		if (e->port_num != res->ib_port || e->gid_index > 255)
 			continue;
 		if (wanted != GID_INDEX_AUTO) {
 			if (e->gid_index == (uint32_t)wanted)
@@ -102,22 +149,9 @@ int rdma_choose_gid(struct rdma_resources *res, int wanted)
 			best = e;
 		}
 	}
-	if (!best)
-		return refuse_gid(res, wanted,
-				  wanted == GID_INDEX_AUTO
-					  ? "(automatic): no RoCE v2 GID there"
-					  : "is empty");
-	if (best->gid_type != IBV_GID_TYPE_ROCE_V2)
-		return refuse_gid(res, wanted, "is not RoCE v2");
-	if (wanted == GID_INDEX_AUTO && gid_rank(best) == 3)
-		report_warning("give the network device an IPv4 address, or "
-			       "use GIDs of this kind on both sides",
-			       "%s port %u has only a link-local GID",
-			       ibv_get_device_name(res->context->device),
-			       res->ib_port);
-	res->gid_index = (uint8_t)best->gid_index;
-	res->gid = best->gid;
-	return 0;
+	rc = take_gid(res, best, wanted);
+	free(table);
+	return rc;
 }
 // endregion choose-gid
 

@@ -106,6 +106,13 @@ int rdma_open_device(struct rdma_resources *res,
 int rdma_close_device(struct rdma_resources *res);
 
 /*
+ * Read all filled entries of the GID tables of all ports. Returns how many
+ * there are; *@table is the caller's to free.
+ */
+int rdma_read_gid_table(struct ibv_context *context,
+			struct ibv_gid_entry **table);
+
+/*
  * Choose from the port's GID table: with @wanted GID_INDEX_AUTO the RoCE v2
  * entry that is best reached (IPv4-mapped, then global IPv6, then link-local);
  * else exactly @wanted, refused if it is empty or not RoCE v2. Sets gid_index

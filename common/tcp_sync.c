@@ -211,6 +211,22 @@ static int connect_failed(int rc, const char *server, uint16_t port)
 			   "connect(%s, TCP port %u)", server, port);
 }
 
+/* 一个名字可能有好几个地址（::1 与 127.0.0.1）：一个不通就试下一个。*/
+static int connect_any(const struct addrinfo *list, int64_t deadline,
+		       bool *again)
+{
+	int rc = -ETIMEDOUT;
+
+	*again = false;
+	for (; list; list = list->ai_next) {
+		rc = connect_once(list, deadline);
+		if (rc >= 0 || rc == -EINTR)
+			return rc;
+		*again |= worth_retrying(rc);
+	}
+	return rc;
+}
+
 // region tcp-connect
 int tcp_connect(const char *server, uint16_t port, int64_t deadline)
 {
@@ -219,6 +235,7 @@ int tcp_connect(const char *server, uint16_t port, int64_t deadline)
 	struct addrinfo *list;
 	char service[8];
 	int last = -ETIMEDOUT;
+	bool again;
 	int rc;
 
 	snprintf(service, sizeof(service), "%u", port);
@@ -232,14 +249,12 @@ int tcp_connect(const char *server, uint16_t port, int64_t deadline)
 	}
 	/* 课堂上两个终端谁先敲回车不一定，所以 client 在期限内反复尝试。*/
 	for (;;) {
-		for (struct addrinfo *ai = list; ai; ai = ai->ai_next) {
-			rc = connect_once(ai, deadline);
-			if (rc >= 0 || !worth_retrying(rc))
-				break;
-		}
+		rc = connect_any(list, deadline, &again);
+		if (rc >= 0 || rc == -EINTR)
+			break;
 		if (rc != -ETIMEDOUT)
 			last = rc;
-		if (!worth_retrying(rc) || deadline_passed(deadline))
+		if (!again || deadline_passed(deadline))
 			break;
 		rc = deadline_sleep_ms(RETRY_MS, deadline);
 		if (rc)

@@ -39,6 +39,7 @@ packages_of() {
 		ibverbs-providers the user-space driver of rxe
 		perftest ib_send_lat, ib_send_bw
 		jq reads JSON
+		procps ps, pgrep and pkill
 		END
 		;;
 	test)

@@ -98,10 +98,11 @@ copy_modules() {
 	compgen -G "$3/*-rdma_rxe.ko" >/dev/null || die 77 "no rdma_rxe in kernel $2" "report it"
 }
 
-# get_kernel: fill $cache/kernel if it is empty. The caller holds the cache lock.
+# get_kernel: fill $cache/kernel if it is empty or was made for other modules.
+# The caller holds the cache lock.
 get_kernel() {
 	local work root version
-	[[ ! -s $cache/kernel/version ]] || return 0
+	[[ ! -s $cache/kernel/version || $(cat "$cache/kernel/wanted" 2>/dev/null) != "${guest_modules[*]}" ]] || return 0
 	[[ $(uname -m) == x86_64 ]] || die 77 "the lab VM is made for x86_64, this is $(uname -m)" "use native Soft-RoCE: labs/rxe.sh setup"
 	need_tool modprobe kmod
 	work=$(mktemp -d "$cache/new.XXXXXX")
@@ -118,6 +119,7 @@ get_kernel() {
 	mkdir "$work/kernel"
 	copy_modules "$root" "$version" "$work/kernel/modules"
 	unpack_vmlinux "$root/boot/vmlinuz-$version" "$work/kernel/vmlinux"
+	echo "${guest_modules[*]}" >"$work/kernel/wanted"
 	echo "$version" >"$work/kernel/version"
 	rm -rf "$cache/kernel"
 	mv "$work/kernel" "$cache/kernel"

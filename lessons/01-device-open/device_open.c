@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <net/if.h>
+#include <stdlib.h>
 
 static const struct lesson_break breaks[] = {
 	{ "device", "ask for a device that does not exist" },
@@ -21,11 +22,11 @@ static const struct lesson_break breaks[] = {
 // region show-gids
 static void show_gids(struct ibv_context *context, uint32_t port)
 {
-	struct ibv_gid_entry table[256];
+	struct ibv_gid_entry *table;
 	char text[GID_TEXT_SIZE], netdev[IF_NAMESIZE];
-	ssize_t n = ibv_query_gid_table(context, table, 256, 0);
+	int n = rdma_read_gid_table(context, &table);
 
-	for (ssize_t i = 0; i < n; i++) {
+	for (int i = 0; i < n; i++) {
 		if (table[i].port_num != port)
 			continue;
 		/* 每个 GID 都属于某个网络设备（netdev）上的某个 IP 地址。*/
@@ -35,6 +36,7 @@ static void show_gids(struct ibv_context *context, uint32_t port)
 			    gid_text(text, table[i].gid.raw),
 			    gid_type_name(table[i].gid_type), netdev);
 	}
+	free(table);
 }
 // endregion show-gids
 
