@@ -9,8 +9,8 @@
 export LAB=vm
 
 # examine SCRIPT [BEFORE]: run SCRIPT in a VM of its own, then the doctor (after
-# the words BEFORE; from /tmp, since an ordinary user may not enter /root, where
-# the tree may be). Sets $out to the lines with a cross and $rc to its status.
+# the words BEFORE; from /tmp, since an ordinary user may have no way into the
+# home of root). Sets $out to the lines with a cross and $rc to its status.
 examine() {
 	local all
 	all=$(lab run --fresh --timeout 60 bash -c "cp '$ROOT/labs/doctor.sh' /tmp

@@ -12,7 +12,7 @@ unset LAB_ACCEL LAB_MEMORY
 cache=${RDMA_LAB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rdma-lab}
 
 oneTimeSetUp() {
-	# not below $ROOT, which an ordinary user may not enter if it is in /root
+	# not below $ROOT: an ordinary user may have no way into the home of root
 	tree=$(mktemp -d /tmp/lab-tree.XXXXXX)
 	mkdir "$tree/build"
 	cp -r "$ROOT/labs" "$tree/labs"
