@@ -42,8 +42,15 @@ test_pair_is_a_wire() {
 		ibv_rc_pingpong -n 50 -d rxe0 -g 1 >/dev/null &
 		until grep -q :4853 /proc/net/tcp*; do sleep 0.05; done
 		ibv_rc_pingpong -n 50 -d rxe1 -g 1 127.0.0.1
-		wait $! && echo "packets $(cat /sys/class/net/veth0/statistics/tx_packets)"
+		sent() { cat /sys/class/net/veth0/statistics/tx_packets; }
+		wait $! && before=$(sent) && echo "packets $before"
+		timeout 10 busybox nc -l -p 7100 >/tmp/got &
+		until grep -q :1BBC /proc/net/tcp*; do sleep 0.05; done
+		echo over tcp | timeout 10 busybox nc 10.99.0.2 7100
+		wait; cat /tmp/got; echo "tcp packets $(($(sent) - before))"
 	END
+	assert_in "$out" '^over tcp$'
+	assert_in "$out" '^tcp packets ([3-9]|[1-9][0-9])' 'TCP does not cross the veth:'
 	assert_in "$out" '^50 iters'
 	assert_in "$out" '^packets [1-9][0-9]{2,}'
 }
