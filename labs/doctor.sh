@@ -124,7 +124,8 @@ expected_mtu() {
 check_mtu() {
 	local dev=$1 net mtu active want
 	net=$(netdev_of "$dev")
-	active=$(ibv_devinfo -d "$dev" 2>/dev/null | sed -n 's/.*active_mtu:[^0-9]*\([0-9]*\).*/\1/p' | head -n1)
+	active=$(ibv_devinfo -d "$dev" 2>/dev/null | sed -n 's/.*active_mtu:[^0-9]*\([0-9]*\).*/\1/p') || true
+	active=${active%%$'\n'*}
 	if [[ ! $active || ! -r /sys/class/net/$net/mtu ]]; then
 		report "active_mtu of $dev" na "could not be asked"
 		return
@@ -173,7 +174,7 @@ check_provider() {
 	local dev=$1
 	if ! command -v ibv_devices >/dev/null; then
 		report "libibverbs finds $dev" bad "ibv_devices is missing" "apt-get install ibverbs-utils ibverbs-providers"
-	elif ibv_devices 2>/dev/null | grep -q "^ *${dev}[[:space:]]"; then
+	elif grep -q "^ *${dev}[[:space:]]" <<<"$(ibv_devices 2>/dev/null)"; then
 		report "libibverbs finds $dev" ok "$(find_provider)"
 	elif [[ $(find_provider) == none ]]; then
 		report "libibverbs finds $dev" bad "there is no provider library for rxe" "apt-get install ibverbs-providers"
@@ -234,7 +235,7 @@ check_udp_port() {
 		report "UDP port 4791" na "no rxe here"
 		return
 	fi
-	if ! cat /proc/net/udp /proc/net/udp6 2>/dev/null | grep -q ':12B7 '; then
+	if ! grep -qs ':12B7 ' /proc/net/udp /proc/net/udp6; then
 		report "UDP port 4791" bad "rxe does not listen on it here" "rmmod rdma_rxe; modprobe rdma_rxe; in the first network namespace"
 		return
 	fi

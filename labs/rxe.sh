@@ -49,11 +49,11 @@ rxe_devices() {
 # The sysctls of the first network namespace are not shown in the others.
 first_netns() { [[ -e /proc/sys/net/core/netdev_budget ]]; }
 
-is_vlan() { [[ -e /proc/net/vlan/$1 ]] || ip -d link show "$1" | grep -q ' vlan protocol '; }
+is_vlan() { [[ -e /proc/net/vlan/$1 ]] || [[ $(ip -d link show "$1") == *' vlan protocol '* ]]; }
 
 kernel_lacks_rdma() {
 	{ zcat /proc/config.gz || cat "/boot/config-$(uname -r)"; } 2>/dev/null |
-		grep -q '^# CONFIG_INFINIBAND is not set'
+		grep '^# CONFIG_INFINIBAND is not set' >/dev/null
 }
 
 # ---- what can be wrong, said before it goes wrong
@@ -197,7 +197,7 @@ make_pair() {
 }
 
 default_netdev() {
-	ip -o route show default | sed -n 's/.* dev \([^ ]*\).*/\1/p' | head -n1
+	ip -o route show default | awk '!seen && sub(/.* dev /, "") { print $1; seen = 1 }'
 }
 
 cmd_setup() {

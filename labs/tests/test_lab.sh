@@ -36,8 +36,8 @@ oneTimeTearDown() {
 
 # wait_for CMD...: until it succeeds, 10 s at most
 wait_for() {
-	local i
-	for ((i = 0; i < 100; i++)); do
+	local end=$((SECONDS + 10))
+	while ((SECONDS < end)); do
 		"$@" >/dev/null 2>&1 && return 0
 		sleep 0.1
 	done

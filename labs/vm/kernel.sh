@@ -30,7 +30,7 @@ kernel_packages() {
 	local meta v
 	for meta in linux-image-amd64 linux-image-generic; do
 		v=$(apt-cache depends "$meta" 2>/dev/null |
-			sed -n 's/.*Depends: linux-image-\([0-9][^ ]*\).*/\1/p' | head -n1)
+			awk '!seen && sub(/.*Depends: linux-image-/, "") && /^[0-9]/ { print $1; seen = 1 }') || true
 		case $meta:$v in
 		*:) ;;
 		linux-image-amd64:*) echo "linux-image-$v" && return ;;
