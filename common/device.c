@@ -103,7 +103,7 @@ int rdma_read_gid_table(struct ibv_context *context,
 	ssize_t n = -EINVAL;
 
 	*table = NULL;
-	/* 给的数组太小时内核回 EINVAL，而不告诉你要多大：翻倍再问。*/
+	/* 给的数组太小时内核回 EINVAL，而不告诉你要多大：放大四倍再问。*/
 	for (size_t most = 256; n == -EINVAL && most <= 65536; most *= 4) {
 		free(*table);
 		*table = calloc(most, sizeof(**table));

@@ -114,15 +114,16 @@ static int print_json(const struct rdma_options *opt,
 			  mode_name(opt->plan.mode), "size", (int)res->msg_size,
 			  "local", side_as_json(&mine), "remote",
 			  side_as_json(&res->remote));
-	int rc;
 
-	if (!root)
+	if (!root) {
+		report_error(NULL, "no memory for the JSON result");
 		return -ENOMEM;
+	}
 	add_result(root, opt, out);
-	rc = json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+	json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
 	json_decref(root);
 	putchar('\n');
-	return rc ? -EIO : 0;
+	return 0;
 }
 
 /* 磁盘满、管道另一头已经走了：结果没写出去，就不能说“成功”。*/
@@ -140,9 +141,10 @@ int report_outcome(const struct rdma_options *opt,
 {
 	const struct measure_result *m = &out->measure;
 	unsigned long long iters = opt->plan.iters;
+	int rc = 0;
 
 	if (opt->json)
-		print_json(opt, res, out);
+		rc = print_json(opt, res, out);
 	else if (opt->plan.mode == MODE_ONCE)
 		report_result("received %u bytes: \"%s\"", out->received_bytes,
 			      out->text);
@@ -158,5 +160,5 @@ int report_outcome(const struct rdma_options *opt,
 			      "%.2f MB/s both ways",
 			      iters, res->msg_size, m->min, m->median, m->p99,
 			      m->max, m->mb_per_s);
-	return check_written();
+	return rc ? rc : check_written();
 }

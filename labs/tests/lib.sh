@@ -64,12 +64,10 @@ assert_not_in() {
 }
 
 # in_lab SCRIPT [ARG…]: run a bash script where rxe0 is, with held() in it: how
-# many PDs, CQs, QPs and MRs all devices hold (the driver's own included), and
-# await CONDITION…: try a command for ten seconds until it succeeds.
+# many PDs, CQs, QPs and MRs all devices hold (the driver's own included).
 # shellcheck disable=SC2016
 IN_LAB='
 held() { rdma resource | grep -oE "(pd|cq|qp|mr) [0-9]+" | awk "{n += \$2} END {print n}"; }
-await() { local i; for i in {1..200}; do "$@" && return; sleep 0.05; done; return 1; }
 '
 in_lab() {
 	local script=$1
