@@ -3,6 +3,7 @@
 # Targets (make help prints them):
 #   all        build the programs and the lessons into build/ (the default)
 #   rebuild    clean, then all
+#   test_connection  only build/test_connection and the NCCL net plugins
 #   clean      remove build/
 #   demo       a server and a client over a real Soft-RoCE device, side by side
 #   test       every test; the last line counts them
@@ -40,14 +41,22 @@ say = @echo "  $(1)	$@"
 endif
 
 # What each program is made of; common/ comes to all of them as one library.
-PROGRAMS := rdma_server rdma_client
+PROGRAMS := rdma_server rdma_client test_connection
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
+sources_test_connection := client/test_connection.c
 $(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
 
+# The teaching NCCL net plugin, and one whose handles differ between the API
+# versions, which lesson 06 needs to show what mixing them does.
+PLUGINS  := libnccl-net-lab.so libnccl-net-mixed.so
+
 .PHONY: all
-all: $(addprefix $(BUILD)/,$(PROGRAMS) $(LESSONS))
+all: $(addprefix $(BUILD)/,$(PROGRAMS) $(LESSONS) $(PLUGINS))
+
+.PHONY: test_connection
+test_connection: $(BUILD)/test_connection $(addprefix $(BUILD)/,$(PLUGINS))
 
 define program
 $(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(sources_$(1))) \
@@ -60,6 +69,15 @@ $(foreach p,$(PROGRAMS) $(LESSONS),$(eval $(call program,$(p))))
 $(BUILD)/librdma_common.a: $(patsubst %.c,$(BUILD)/%.o,$(wildcard common/*.c))
 	$(call say,AR)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+# A plugin stands alone: NCCL has neither librdma_common nor libibverbs.
+$(BUILD)/libnccl-net-mixed.so: CPPFLAGS += -DLAB_DIFFERING_HANDLES
+$(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
+		common/nccl_net.h
+	@mkdir -p $(@D)
+	$(call say,SO)
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) $(SAN) -fPIC \
+		-fvisibility=hidden -shared -o $@ $(filter %.c,$^)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -10,10 +10,14 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <time.h>
 
-#define NS_PER_MS INT64_C(1000000)
+#define NS_PER_MS  INT64_C(1000000)
+#define SPIN_POLLS 16
+#define SPIN_NS	   (2 * NS_PER_MS)
+#define NAP_NS	   50000
 
 /*
  * 信号处理函数里只允许做 async-signal-safe 的事，最稳妥的就是写一个
@@ -80,6 +84,39 @@ int deadline_sleep_ms(int ms, int64_t deadline)
 {
 	poll(NULL, 0, slice_ms(deadline, ms));
 	return stop_requested() ? -EINTR : 0;
+}
+
+int pause_between_polls(struct poll_pause *pause, int64_t deadline,
+			int64_t stall_ms)
+{
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	int64_t now;
+
+	/*
+	 * 先空转几次：答案往往几微秒内就到，而看一次钟、让一次 CPU 也要零点几微秒。
+	 */
+	if (++pause->polls % SPIN_POLLS)
+		return 0;
+	if (stop_requested())
+		return -EINTR;
+	now = now_ns();
+	if (!pause->began)
+		pause->began = now;
+	if (now >= deadline ||
+	    (stall_ms && now - pause->began > stall_ms * NS_PER_MS))
+		return -ETIMEDOUT;
+	/*
+	 * 让出 CPU：对端可能正等着这个核。两毫秒还没有结果，就小睡；睡得很短，
+	 * socket buffer 不会因此见底，所以吞吐不受影响，CPU 却空出来了。
+	 */
+	pause->napped = now - pause->began > SPIN_NS;
+	if (pause->napped) {
+		pause->polls = SPIN_POLLS - 1;
+		nanosleep(&nap, NULL);
+	} else {
+		sched_yield();
+	}
+	return 0;
 }
 
 int wait_fd(int fd, short events, int64_t deadline)

@@ -28,6 +28,21 @@ bool deadline_passed(int64_t deadline);
 int deadline_sleep_ms(int ms, int64_t deadline);
 
 /*
+ * Between two polls of something that has no file descriptor: give the CPU away
+ * at first, then nap, so that a quick answer is seen at once and a slow one
+ * costs no CPU. Zero @pause before the first poll and whenever one succeeded.
+ * Ends at @deadline, and when there was nothing for @stall_ms (0: no matter).
+ * Returns 0, -ETIMEDOUT, or -EINTR (stop requested). @napped: it slept.
+ */
+struct poll_pause {
+	unsigned int polls;
+	int64_t began; /* ns */
+	bool napped;
+};
+int pause_between_polls(struct poll_pause *pause, int64_t deadline,
+			int64_t stall_ms);
+
+/*
  * Make SIGINT and SIGTERM ask the program to stop instead of killing it, so
  * that every QP, MR, CQ and socket is taken down in order. A second signal
  * kills at once. Also ignores SIGPIPE (a lost peer is an error code here).

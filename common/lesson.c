@@ -7,14 +7,12 @@
  */
 #include "lesson.h"
 
+#include "arguments.h"
 #include "report.h"
 
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define EXIT_USAGE 2
 
 static void print_help(const char *program, const struct lesson_break *breaks)
 {
@@ -48,7 +46,7 @@ int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	char *end;
+	uint64_t index;
 	int c;
 
 	*lesson = (struct lesson){
@@ -73,9 +71,7 @@ int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 	if (optind < argc)
 		lesson->config.device_name = argv[optind++];
 	if (optind < argc) {
-		long index = strtol(argv[optind], &end, 10);
-
-		if (end == argv[optind] || *end || index < 0 || index > 255)
+		if (!parse_number(argv[optind], 0, 255, &index))
 			return wrong_usage("gid_index is not 0 ... 255",
 					   argv[optind]);
 		lesson->config.gid_index = (int)index;

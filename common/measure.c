@@ -13,16 +13,12 @@
 #include "measure.h"
 
 #include "deadline.h"
+#include "laps.h"
 #include "report.h"
 
 #include <endian.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-
-#if defined(__x86_64__) || defined(__i386__)
-#include <x86intrin.h>
-#endif
 
 /*
  * 每个方向的 slot 总共占多少字节。不是越大越好：轮流写过几十 MB，cache 就全被冲掉；
@@ -214,27 +210,6 @@ static int repost_received(struct progress *p)
 	return rc;
 }
 
-// region ticks
-/*
- * 读一次“滴答数”。为什么不用 clock_gettime？TSC 不可靠的机器（虚拟机尤甚）会退回
- * hpet/acpi_pm 时钟源，读一次要陷入内核、耗时数微秒，比要测的东西还贵。CPU 的周期
- * 计数器几个纳秒就能读到；滴答与纳秒的换算，用测量首尾各读一次两种钟来求。
- */
-static uint64_t ticks(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	return __rdtsc();
-#elif defined(__aarch64__)
-	uint64_t value;
-
-	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(value));
-	return value;
-#else
-	return (uint64_t)now_ns();
-#endif
-}
-// endregion ticks
-
 // region pingpong
 /* 先把消息发出去，再补 receive：后者不在延迟的关键路径上。*/
 static int send_and_repost(struct progress *p)
@@ -246,12 +221,12 @@ static int send_and_repost(struct progress *p)
 	return rc ? rc : repost_received(p);
 }
 
-static int ping_pong(struct progress *p, bool first, uint64_t *stamps)
+static int ping_pong(struct progress *p, bool first, struct laps *laps)
 {
 	int rc = 0;
 
-	if (stamps)
-		stamps[0] = ticks();
+	if (first)
+		laps_start(laps);
 	for (uint64_t i = 0; i < p->iters && !rc; i++) {
 		if (first)
 			rc = send_and_repost(p);
@@ -259,8 +234,8 @@ static int ping_pong(struct progress *p, bool first, uint64_t *stamps)
 			rc = take_completion(p);
 		if (!rc && !first)
 			rc = send_and_repost(p);
-		if (stamps)
-			stamps[i + 1] = ticks();
+		if (first)
+			laps_next(laps);
 	}
 	while (!rc && p->done < p->iters)
 		rc = take_completion(p);
@@ -296,42 +271,6 @@ static int stream_in(struct progress *p)
 }
 // endregion bandwidth
 
-static int ascending(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* @stamps：iters + 1 个时刻；@usec：每个滴答是多少微秒。*/
-static void summarize(struct measure_result *result, uint64_t *stamps,
-		      uint64_t n, double usec)
-{
-	for (uint64_t i = 0; i < n; i++)
-		stamps[i] = stamps[i + 1] - stamps[i];
-	qsort(stamps, n, sizeof(*stamps), ascending);
-	/* 一来一回除以二：单程延迟，与 ib_send_lat 的口径相同。*/
-	result->min = (double)stamps[0] * usec / 2;
-	result->median = (double)stamps[n / 2] * usec / 2;
-	result->p99 = (double)stamps[n - 1 - n / 100] * usec / 2;
-	result->max = (double)stamps[n - 1] * usec / 2;
-}
-
-static uint64_t *new_stamps(uint64_t iters)
-{
-	uint64_t *stamps = malloc((iters + 1) * sizeof(*stamps));
-
-	if (!stamps) {
-		report_error("choose fewer --iters",
-			     "no memory for %llu results",
-			     (unsigned long long)iters);
-		return NULL;
-	}
-	/* 预先摸一遍：否则每写满一页就有一次缺页，全算进了延迟。*/
-	memset(stamps, 0, (iters + 1) * sizeof(*stamps));
-	return stamps;
-}
-
 int measure_run(struct rdma_resources *res, const struct measure_plan *plan,
 		bool first, int timeout_ms, struct measure_result *result)
 {
@@ -342,8 +281,7 @@ int measure_run(struct rdma_resources *res, const struct measure_plan *plan,
 			      .stride = res->send_slots / 2 };
 	bool ping = plan->mode == MODE_PINGPONG;
 	double bytes = (double)plan->iters * res->msg_size * (ping ? 2 : 1);
-	uint64_t *stamps = NULL;
-	uint64_t first_tick;
+	struct laps laps = { 0 };
 	int64_t start;
 	double seconds;
 	int rc;
@@ -353,15 +291,11 @@ int measure_run(struct rdma_resources *res, const struct measure_plan *plan,
 		p.window = plan->window;
 	while (p.stride > 1 && p.stride > p.window / 2)
 		p.stride /= 2;
-	if (ping && first) {
-		stamps = new_stamps(plan->iters);
-		if (!stamps)
-			return -ENOMEM;
-	}
+	if (ping && first && laps_init(&laps, plan->iters))
+		return -ENOMEM;
 	start = now_ns();
-	first_tick = ticks();
 	if (ping)
-		rc = ping_pong(&p, first, stamps);
+		rc = ping_pong(&p, first, &laps);
 	else
 		rc = first ? stream_out(&p) : stream_in(&p);
 	seconds = (double)(now_ns() - start) / 1e9;
@@ -370,11 +304,9 @@ int measure_run(struct rdma_resources *res, const struct measure_plan *plan,
 			.seconds = seconds,
 			.mb_per_s = bytes / seconds / 1e6,
 		};
-		if (stamps)
-			summarize(result, stamps, plan->iters,
-				  seconds * 1e6 /
-					  (double)(ticks() - first_tick));
+		if (ping)
+			result->half_us = laps_halved(&laps);
 	}
-	free(stamps);
+	laps_free(&laps);
 	return rc;
 }

@@ -6,6 +6,7 @@
 #ifndef COMMON_MEASURE_H
 #define COMMON_MEASURE_H
 
+#include "laps.h"
 #include "rdma_common.h"
 
 enum measure_mode {
@@ -21,8 +22,7 @@ struct measure_plan {
 };
 
 struct measure_result {
-	/* MODE_PINGPONG: half round trips, microseconds */
-	double min, median, p99, max;
+	struct lap_summary half_us; /* MODE_PINGPONG: half round trips */
 	/* payload per second of wall time, 10^6 bytes; ping-pong: both ways */
 	double mb_per_s;
 	double seconds;

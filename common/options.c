@@ -7,15 +7,14 @@
  */
 #include "options.h"
 
+#include "arguments.h"
 #include "report.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EXIT_USAGE	2
 #define DEFAULT_WINDOW	128
 #define DEFAULT_BW_ITER 1000
 #define MAX_ITERS	100000000
@@ -73,19 +72,6 @@ static int bad_usage(enum role role, const char *what, const char *value)
 	report_error(next, "%s%s%s", what, value ? ": " : "",
 		     value ? value : "");
 	return EXIT_USAGE;
-}
-
-/* 只接受整个字符串都是十进制数、且落在 [low, high] 里的值。*/
-static bool parse_number(const char *text, uint64_t low, uint64_t high,
-			 uint64_t *value)
-{
-	char *end;
-
-	if (*text < '0' || *text > '9') /* strtoull 会接受 "-1" 和空白 */
-		return false;
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	return !errno && !*end && *value >= low && *value <= high;
 }
 
 static int parse_positional(struct rdma_options *opt, int argc, char *argv[])
@@ -172,21 +158,13 @@ static int parse_option(struct rdma_options *opt, int c)
 	return EXIT_USAGE;
 }
 
-/* getopt_long 说不出“下一步”，所以让它安静（opterr = 0），由我们来说。*/
 static int bad_option(enum role role, int c, char *argv[])
 {
-	const char letter[] = { '-', (char)optopt, '\0' };
+	char value[64];
+	const char *what =
+		wrong_option(c, argv, SHORT_OPTIONS, value, sizeof(value));
 
-	if (c == ':')
-		return bad_usage(role, "this option needs an argument",
-				 argv[optind - 1]);
-	if (!optopt)
-		return bad_usage(role, "unknown or ambiguous option",
-				 argv[optind - 1]);
-	if (strchr(SHORT_OPTIONS, optopt))
-		return bad_usage(role, "this option takes no argument",
-				 argv[optind - 1]);
-	return bad_usage(role, "unknown option", letter);
+	return bad_usage(role, what, value);
 }
 
 /* 选项之间的关系放在最后检查：它们可以以任何顺序出现。*/

@@ -95,9 +95,7 @@ static void add_result(json_t *root, const struct rdma_options *opt,
 	json_object_set_new(root, "mb_per_s", json_real(m->mb_per_s));
 	if (opt->plan.mode == MODE_PINGPONG)
 		json_object_set_new(root, "half_round_trip_us",
-				    json_pack("{s:f, s:f, s:f, s:f}", "min",
-					      m->min, "median", m->median,
-					      "p99", m->p99, "max", m->max));
+				    lap_summary_as_json(&m->half_us));
 }
 
 static int print_json(const struct rdma_options *opt,
@@ -126,16 +124,6 @@ static int print_json(const struct rdma_options *opt,
 	return 0;
 }
 
-/* 磁盘满、管道另一头已经走了：结果没写出去，就不能说“成功”。*/
-static int check_written(void)
-{
-	if (!fflush(stdout) && !ferror(stdout))
-		return 0;
-	report_error("is the disk full, or the reader of the pipe gone?",
-		     "the result could not be written to stdout");
-	return -EIO;
-}
-
 int report_outcome(const struct rdma_options *opt,
 		   const struct rdma_resources *res, const struct outcome *out)
 {
@@ -158,7 +146,8 @@ int report_outcome(const struct rdma_options *opt,
 		report_result("%llu round trips of %u bytes: half round trip "
 			      "min %.2f median %.2f p99 %.2f max %.2f us, "
 			      "%.2f MB/s both ways",
-			      iters, res->msg_size, m->min, m->median, m->p99,
-			      m->max, m->mb_per_s);
-	return rc ? rc : check_written();
+			      iters, res->msg_size, m->half_us.min,
+			      m->half_us.median, m->half_us.p99, m->half_us.max,
+			      m->mb_per_s);
+	return rc ? rc : report_flush();
 }

@@ -224,6 +224,12 @@ enum sync_step {
 };
 int sock_sync_step(int sock, enum sync_step step, int status, int64_t deadline);
 
+/*
+ * Look, without waiting or taking anything, whether the peer has failed on its
+ * way to @step or is gone. 0: no sign of it; -EREMOTEIO, -ECONNRESET: reported.
+ */
+int sock_check_peer(int sock, enum sync_step step);
+
 /* What this side's resources look like to a peer. */
 struct cm_con_data_t cm_con_data_of(const struct rdma_resources *res);
 

@@ -8,6 +8,7 @@
  */
 #include "report.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -66,6 +67,17 @@ void report_fact(const char *fmt, ...)
 	va_end(ap);
 }
 
+void report_line(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (level < REPORT_NORMAL)
+		return;
+	va_start(ap, fmt);
+	print_line(stdout, "", NULL, fmt, ap);
+	va_end(ap);
+}
+
 void report_result(const char *fmt, ...)
 {
 	va_list ap;
@@ -73,6 +85,16 @@ void report_result(const char *fmt, ...)
 	va_start(ap, fmt);
 	print_line(stdout, "", NULL, fmt, ap);
 	va_end(ap);
+}
+
+/* 磁盘满、管道另一头已经走了：结果没写出去，就不能说“成功”。*/
+int report_flush(void)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	report_error("is the disk full, or the reader of the pipe gone?",
+		     "the result could not be written to stdout");
+	return -EIO;
 }
 
 void report_error(const char *next, const char *fmt, ...)
@@ -90,6 +112,17 @@ void report_warning(const char *next, const char *fmt, ...)
 
 	va_start(ap, fmt);
 	print_line(stderr, "warning: ", next, fmt, ap);
+	va_end(ap);
+}
+
+void report_remark(const char *who, const char *fmt, ...)
+{
+	char prefix[64];
+	va_list ap;
+
+	snprintf(prefix, sizeof(prefix), "[%s] ", who);
+	va_start(ap, fmt);
+	print_line(stderr, prefix, NULL, fmt, ap);
 	va_end(ap);
 }
 

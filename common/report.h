@@ -24,8 +24,17 @@ void report_step(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* An indented line of fact below a step. */
 void report_fact(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* A line that is not indented; may be empty. */
+void report_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /* A line that is printed even when quiet: a result that was asked for. */
 void report_result(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * Make sure that what was printed on stdout got there. -EIO (reported) if not:
+ * a full disk, a reader that is gone.
+ */
+int report_flush(void);
 
 /*
  * Report a failure on stderr:
@@ -40,6 +49,10 @@ void report_error(const char *next, const char *fmt, ...)
 
 /* As report_error, for something that works but will probably not do. */
 void report_warning(const char *next, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* A line on stderr that somebody else wrote, or asked for to debug. */
+void report_remark(const char *who, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*

@@ -345,28 +345,12 @@ static const char *step_name(uint32_t step)
 }
 
 // region sync-step
-int sock_sync_step(int sock, enum sync_step step, int status, int64_t deadline)
+static int check_sync(const struct sync_msg *peers, enum sync_step step)
 {
-	struct sync_msg mine = { htobe32(SYNC_MAGIC), htobe32(step),
-				 htobe32((uint32_t)-status) };
-	struct sync_msg peers;
-	uint32_t peer_step;
-	int peer_status;
-	int rc;
+	uint32_t peer_step = be32toh(peers->step);
+	int peer_status = (int)be32toh(peers->status);
 
-	/* 自己失败了也要告诉对端，否则对端只会看到“等了很久，什么都没有”。*/
-	if (status) {
-		(void)!send(sock, &mine, sizeof(mine),
-			    MSG_DONTWAIT | MSG_NOSIGNAL);
-		return status;
-	}
-	rc = sock_sync_data(sock, sizeof(mine), &mine, &peers, deadline,
-			    "sync message");
-	if (rc)
-		return rc;
-	peer_step = be32toh(peers.step);
-	peer_status = (int)be32toh(peers.status);
-	if (be32toh(peers.magic) != SYNC_MAGIC || peer_step != step) {
+	if (be32toh(peers->magic) != SYNC_MAGIC || peer_step != step) {
 		report_error("run the same build on both sides",
 			     "the peer is at sync point %s (%u), this side at "
 			     "%s (%u)",
@@ -385,7 +369,43 @@ int sock_sync_step(int sock, enum sync_step step, int status, int64_t deadline)
 	}
 	return 0;
 }
+
+int sock_sync_step(int sock, enum sync_step step, int status, int64_t deadline)
+{
+	struct sync_msg mine = { htobe32(SYNC_MAGIC), htobe32(step),
+				 htobe32((uint32_t)-status) };
+	struct sync_msg peers;
+	int rc;
+
+	/* 自己失败了也要告诉对端，否则对端只会看到“等了很久，什么都没有”。*/
+	if (status) {
+		(void)!send(sock, &mine, sizeof(mine),
+			    MSG_DONTWAIT | MSG_NOSIGNAL);
+		return status;
+	}
+	rc = sock_sync_data(sock, sizeof(mine), &mine, &peers, deadline,
+			    "sync message");
+	return rc ? rc : check_sync(&peers, step);
+}
 // endregion sync-step
+
+int sock_check_peer(int sock, enum sync_step step)
+{
+	struct sync_msg peers;
+	ssize_t n = recv(sock, &peers, sizeof(peers), MSG_DONTWAIT | MSG_PEEK);
+
+	/* 只偷看（MSG_PEEK）：“我已到达”这条消息要留给随后的会合去读。*/
+	if (n == sizeof(peers))
+		return check_sync(&peers, step);
+	if (n == 0)
+		return wait_failed(-ECONNRESET,
+				   "waiting for the peer to reach %s",
+				   step_name(step));
+	if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+		return wait_failed(-errno, "waiting for the peer to reach %s",
+				   step_name(step));
+	return 0;
+}
 
 struct cm_con_data_t cm_con_data_of(const struct rdma_resources *res)
 {

@@ -11,6 +11,7 @@
 FLOORS='
 deadline  0
 report    0
+arguments 0
 qp_table  0
 explain   0
 lesson    0
@@ -19,9 +20,16 @@ resources 2
 qp_state  3
 tcp_sync  4
 transfer  5
+laps      -
+net_plugin 6
+tcpx      6
+tcpx_exchange 6
+tcpx_flow 6
+tcpx_session 6
 measure   -
 options   -
 outcome   -
+tcpx_options -
 '
 
 oneTimeSetUp() {

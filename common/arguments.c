@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+/*
+ * arguments.c —— 各程序命令行共用的检查
+ *
+ * 每个数都检查到底：atoi("70000abc") 会悄悄给出 70000，再截成 16 位就是 4464。
+ */
+#include "arguments.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool parse_number(const char *text, uint64_t low, uint64_t high,
+		  uint64_t *value)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9') /* strtoull 会接受 "-1" 和空白 */
+		return false;
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	return !errno && !*end && *value >= low && *value <= high;
+}
+
+/* getopt_long 说不出“下一步”，所以让它安静（opterr = 0），由我们来说。*/
+const char *wrong_option(int c, char *argv[], const char *short_options,
+			 char *value, size_t size)
+{
+	snprintf(value, size, "%s", argv[optind - 1]);
+	if (c == ':')
+		return "this option needs an argument";
+	if (!optopt)
+		return "unknown or ambiguous option";
+	if (strchr(short_options, optopt))
+		return "this option takes no argument";
+	snprintf(value, size, "-%c", optopt);
+	return "unknown option";
+}
