@@ -7,7 +7,7 @@
 #   clean      remove build/
 #   demo       a server and a client over a real Soft-RoCE device, side by side
 #   test       every test; the last line counts them
-#   bench      our programs against perftest and rc_pingpong, as ratios
+#   bench      our programs against perftest, iperf3 and others, as ratios
 #   mutants    put each known fault back and see the tests catch it
 #   docs       fill code and real output into the READMEs and docs-zh
 #   deps       install the Debian packages that are missing
@@ -111,7 +111,7 @@ test: deps
 
 .PHONY: bench
 bench:
-	labs/deps.sh build lab
+	labs/deps.sh build lab bench
 	$(MAKE) all
 	labs/bench
 

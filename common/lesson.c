@@ -14,11 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static void print_help(const char *program, const struct lesson_break *breaks)
+static void print_help(const char *program, const struct lesson_break *breaks,
+		       const char *positional)
 {
-	printf("usage: %s [--break NAME] [device_name] [gid_index]\n\n"
+	printf("usage: %s [--break NAME]%s\n\n"
 	       "  --break NAME   plant one mistake and see its error:\n",
-	       program);
+	       program, positional);
 	for (; breaks->name; breaks++)
 		printf("      %-12s %s\n", breaks->name, breaks->what);
 	printf("  --help         print this and exit\n");
@@ -38,15 +39,15 @@ static bool is_known(const struct lesson_break *breaks, const char *name)
 	return false;
 }
 
-int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
-		 int argc, char *argv[])
+static int parse_options(struct lesson *lesson,
+			 const struct lesson_break *breaks, int argc,
+			 char *argv[], const char *positional)
 {
 	static const struct option longs[] = {
 		{ "break", required_argument, NULL, 'b' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	uint64_t index;
 	int c;
 
 	*lesson = (struct lesson){
@@ -56,7 +57,7 @@ int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 	opterr = 0; /* 出错时由我们来说：原因与下一步 */
 	while ((c = getopt_long(argc, argv, "b:h", longs, NULL)) != -1) {
 		if (c == 'h') {
-			print_help(argv[0], breaks);
+			print_help(argv[0], breaks, positional);
 			return 0;
 		}
 		if (c != 'b')
@@ -66,6 +67,18 @@ int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 			return wrong_usage("no such --break", optarg);
 		lesson->break_name = optarg;
 	}
+	return -1;
+}
+
+int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
+		 int argc, char *argv[])
+{
+	uint64_t index;
+	int rc = parse_options(lesson, breaks, argc, argv,
+			       " [device_name] [gid_index]");
+
+	if (rc >= 0)
+		return rc;
 	if (argc - optind > 2)
 		return wrong_usage("too many arguments", argv[optind + 2]);
 	if (optind < argc)
@@ -77,6 +90,16 @@ int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 		lesson->config.gid_index = (int)index;
 	}
 	return -1;
+}
+
+int lesson_parse_break(struct lesson *lesson, const struct lesson_break *breaks,
+		       int argc, char *argv[])
+{
+	int rc = parse_options(lesson, breaks, argc, argv, "");
+
+	if (rc < 0 && optind < argc)
+		return wrong_usage("too many arguments", argv[optind]);
+	return rc;
 }
 
 bool lesson_breaks(const struct lesson *lesson, const char *name)

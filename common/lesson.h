@@ -3,6 +3,7 @@
  * lesson.h - the command line of the lessons' programs:
  *
  *	NN-slug [--break NAME] [device_name] [gid_index]
+ *	NN-slug [--break NAME]		where no RDMA device is used
  *
  * --break plants one mistake, so that its error can be seen for real.
  */
@@ -28,6 +29,10 @@ struct lesson {
  */
 int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 		 int argc, char *argv[]);
+
+/* As lesson_parse(), without device_name and gid_index. */
+int lesson_parse_break(struct lesson *lesson, const struct lesson_break *breaks,
+		       int argc, char *argv[]);
 
 /* True if the mistake @name was asked for. */
 bool lesson_breaks(const struct lesson *lesson, const char *name);

@@ -419,11 +419,14 @@ int tcpx_irecv(struct tcpx_comm *comm, int n, void **data, int *sizes,
 // region test
 /*
  * 契约：只能 test 最老的那个未完成请求，完成后也不能再 test 它。上层要问的可能是
- * 后面的某个，所以从最老的开始，能推进几个就推进几个。
+ * 后面的某个，所以从最老的开始，一个一个推进到它为止——不再往后：多一次 test 就是
+ * 多一次系统调用，正落在延迟的关键路径上。
  */
-static int advance(struct tcpx_comm *comm)
+static int advance_to(struct tcpx_request *wanted)
 {
-	while (comm->tested < comm->count) {
+	struct tcpx_comm *comm = wanted->comm;
+
+	while (!wanted->tested) {
 		struct tcpx_request *oldest = in_ring(comm, comm->tested);
 		int sizes[NCCL_NET_PLUGIN_MAX_RECVS];
 		int done = 0;
@@ -466,7 +469,7 @@ int tcpx_test(struct tcpx_request *request, bool *done, int *sizes)
 	if (comm->failed)
 		return -EIO;
 	if (!request->tested)
-		rc = advance(comm);
+		rc = advance_to(request);
 	if (rc)
 		return rc;
 	*done = request->tested;

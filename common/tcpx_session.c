@@ -83,8 +83,8 @@ static int initialize(struct session *s)
 		rc = tcpx_load_plugin(&s->listen_net, plugin, t->listen_api);
 	if (rc)
 		return rc;
-	report_fact("plugin \"%s\", API v%d, %s", s->net.name, s->net.api,
-		    s->net.path);
+	report_fact("plugin \"%s\" of %s, API v%d", s->net.name,
+		    basename(s->net.path), s->net.api);
 	n = tcpx_get_device_count(&s->net);
 	if (n < 0)
 		return n;

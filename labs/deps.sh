@@ -6,11 +6,12 @@ set -euo pipefail
 
 usage() {
 	cat <<-'END'
-	usage: deps.sh [--check] [build] [lab] [test]
+	usage: deps.sh [--check] [build] [lab] [test] [bench]
 
 	build    to compile the course
 	lab      to run it in the VM (default: build lab)
 	test     to test and check it
+	bench    to compare it with others
 	--check  only tell what is missing (exit 1)
 	END
 }
@@ -55,6 +56,12 @@ packages_of() {
 		libclang-rt-14-dev sanitizers for clang
 		END
 		;;
+	bench)
+		cat <<-'END'
+		iperf3 TCP throughput, for the NCCL net plugin
+		sockperf TCP latency, for the same
+		END
+		;;
 	esac
 }
 
@@ -94,7 +101,7 @@ groups=()
 while [[ $# -gt 0 ]]; do
 	case $1 in
 	--check) check=1 ;;
-	build | lab | test) groups+=("$1") ;;
+	build | lab | test | bench) groups+=("$1") ;;
 	-h | --help) usage && exit 0 ;;
 	*) usage >&2 && exit 2 ;;
 	esac
