@@ -59,7 +59,7 @@ static void debug_handle(const struct tcpx_net *net, const char *call,
 
 		for (size_t i = 0; i < 32; i++)
 			sprintf(hex + 2 * i, "%02x", handle->bytes[row + i]);
-		plugin_debug(net, "%s: handle[%3zu..] %s", call, row, hex);
+		plugin_debug(net, "%s: handle[%3zu..] 0x%s", call, row, hex);
 	}
 }
 

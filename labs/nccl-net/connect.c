@@ -67,8 +67,8 @@ struct handle {
 #else
 /*
  * 演示“混用版本”的构建：v5/v6 与 v7/v8 的字段次序不同，又都不带身份。v5 的 connect
- * 读 v7 的句柄，ip 是对的，port 却读到了 dev，于是得到一个看似网络问题的
- * Connection refused。真实插件里就发生过：什么都没有发现句柄不是自己的。
+ * 读 v7 的 handle，ip 是对的，port 却读到了 dev，于是得到一个看似网络问题的
+ * Connection refused，与 001 号报告的现象相同。这个布局是为教学而编的。
  */
 struct newer_handle {
 	uint32_t ip_addr_u32;
