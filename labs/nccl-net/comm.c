@@ -94,8 +94,11 @@ static int close_comm(void *comm, enum lab_kind kind, const char *call)
 	if (c->nmrs)
 		LAB_WARN("%s: %u registrations were not taken back (deregMr)",
 			 call, c->nmrs);
-	for (unsigned int i = 0; i < c->nstreams; i++)
+	for (unsigned int i = 0; i < c->nstreams; i++) {
+		/* 没读完就 close，内核发的是 RST，不是 FIN。*/
+		lab_discard_peeked(&c->streams[i]);
 		close(c->streams[i].fd);
+	}
 	close(c->control);
 	c->kind = 0;
 	free(c);

@@ -17,6 +17,7 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -42,8 +43,6 @@ struct tcpx_handle {
 	int remote_gpuidx; /* -1: host memory only */
 };
 
-struct connecting;
-
 #ifndef LAB_DIFFERING_HANDLES
 struct handle {
 	/*
@@ -58,11 +57,12 @@ struct handle {
 	/* 每个 listener 一个随机数：端口被别人接手后，旧句柄不会连错门。*/
 	uint64_t cookie;
 	/*
-	 * connect 在两次 poll 之间把半成品记在这里：ABI 没有别的地方可放。因此调用者
-	 * 必须用同一块缓冲区反复 poll，而每次新的尝试要从原样的句柄拷贝开始——拿一个
-	 * poll 到一半的副本去 connect，就是去用别人的（也许已释放的）指针。
+	 * connect 在两次 poll 之间把半成品的号码记在这里：ABI 没有别的地方可放。因此
+	 * 调用者必须用同一块缓冲区反复 poll，而每次新的尝试要从原样的拷贝开始。有的
+	 * 插件在这里放的是指针；但这 128 个字节来自网络，对端若在此填上一个地址，跟着
+	 * 它走就是崩溃，或者更糟。所以我们放号码，指针留在自己的表里。
 	 */
-	struct connecting *pending;
+	uint64_t attempt; /* 0: not begun */
 };
 #else
 /*
@@ -83,7 +83,7 @@ struct handle {
 		struct newer_handle v7;
 	} where;
 	uint64_t cookie;
-	struct connecting *pending;
+	uint64_t attempt;
 };
 #endif
 // endregion handle
@@ -253,7 +253,8 @@ int lab_listen(int api, int dev, void *handle, void **listen_comm)
 /* ---- connect -------------------------------------------------------------- */
 
 struct connecting {
-	void *home; /* the handle buffer it belongs to */
+	struct connecting *next; /* in attempts */
+	void *home;		 /* the handle buffer it belongs to */
 	struct sockaddr_in addr;
 	uint64_t cookie;
 	uint64_t id;
@@ -313,14 +314,47 @@ static int open_sockets(struct connecting *k)
 	return NCCL_SUCCESS;
 }
 
+/* 进行中的尝试，按号码找。不同的线程可以同时连接，所以要锁。*/
+static struct connecting *attempts;
+static pthread_mutex_t attempts_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void remember(struct connecting *k)
+{
+	pthread_mutex_lock(&attempts_lock);
+	k->next = attempts;
+	attempts = k;
+	pthread_mutex_unlock(&attempts_lock);
+}
+
+static struct connecting *recall(uint64_t id)
+{
+	struct connecting *k;
+
+	pthread_mutex_lock(&attempts_lock);
+	for (k = attempts; k && k->id != id; k = k->next)
+		;
+	pthread_mutex_unlock(&attempts_lock);
+	return k;
+}
+
+static void forget(struct connecting *k)
+{
+	struct connecting **at = &attempts;
+
+	pthread_mutex_lock(&attempts_lock);
+	while (*at != k)
+		at = &(*at)->next;
+	*at = k->next;
+	pthread_mutex_unlock(&attempts_lock);
+	drop_connecting(k);
+}
+
 static int begin_connect(int api, const struct handle *h, void *home,
 			 struct connecting **out)
 {
-	int rc = check_handle(h, api);
 	struct connecting *k;
+	int rc;
 
-	if (rc)
-		return rc;
 	k = calloc(1, sizeof(*k));
 	if (!k) {
 		LAB_WARN("connect: no memory");
@@ -333,11 +367,13 @@ static int begin_connect(int api, const struct handle *h, void *home,
 	rc = random_u64(&k->id);
 	if (!rc)
 		rc = open_sockets(k);
-	if (rc)
+	if (rc) {
 		drop_connecting(k);
-	else
-		*out = k;
-	return rc;
+		return rc;
+	}
+	remember(k);
+	*out = k;
+	return 0;
 }
 
 // region send-hello
@@ -394,28 +430,32 @@ static int go_on(struct connecting *k, struct lab_comm **comm)
 // region connect
 int lab_connect(int api, int dev, void *handle, void **send_comm)
 {
+	struct connecting *k = NULL;
 	struct lab_comm *comm = NULL;
 	struct handle h;
-	int rc = 0;
+	int rc;
 
 	if (!lab_device_get(dev) || !handle || !send_comm)
 		return NCCL_INVALID_ARGUMENT;
 	*send_comm = NULL;
 	memcpy(&h, handle, sizeof(h));
-	if (!h.pending)
-		rc = begin_connect(api, &h, handle, &h.pending);
+	rc = check_handle(&h, api);
+	if (!rc && h.attempt)
+		k = recall(h.attempt);
+	else if (!rc)
+		rc = begin_connect(api, &h, handle, &k);
 	if (rc)
 		return rc;
-	if (h.pending->home != handle) {
-		LAB_WARN("connect: this handle is a copy of one that is being "
-			 "connected: poll with the same buffer, and begin with "
-			 "a pristine copy");
+	if (!k || k->home != handle) {
+		LAB_WARN("connect: this handle is no pristine copy: poll with "
+			 "the same buffer, and begin with a pristine copy");
 		return NCCL_INVALID_ARGUMENT;
 	}
-	rc = go_on(h.pending, &comm);
+	h.attempt = k->id;
+	rc = go_on(k, &comm);
 	if (rc || comm) {
-		drop_connecting(h.pending);
-		h.pending = NULL;
+		forget(k);
+		h.attempt = 0;
 	}
 	memcpy(handle, &h, sizeof(h));
 	*send_comm = comm;

@@ -10,7 +10,8 @@
  *	device.c	network interfaces as devices
  *	comm.c		a connection: made, told from others, closed
  *	connect.c	the handle, listen, connect, accept
- *	transfer.c	isend, irecv, test: credits, frames, progress
+ *	transfer.c	isend, irecv, test; the sender's progress
+ *	receive.c	the receiver's progress: credits, frames
  *
  * Every function returns an enum nccl_result, logs a failure once, and sets its
  * outputs only on success (a NULL comm or request with 0: call again).
@@ -35,6 +36,7 @@
 
 #include "nccl_net.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -103,6 +105,9 @@ struct lab_credit {
 	} slot[NCCL_NET_PLUGIN_MAX_RECVS];
 };
 
+#define CREDIT_HEAD offsetof(struct lab_credit, slot)
+#define CREDIT_SLOT sizeof(((struct lab_credit *)0)->slot[0])
+
 /* A piece of a message; length bytes of payload follow. */
 struct lab_frame {
 	uint32_t magic;
@@ -153,7 +158,9 @@ struct lab_stream {
 	size_t head_left;      /* send: bytes of it still to go */
 	bool hot;	       /* receive: the last look found something */
 	bool eof;	       /* receive: the peer has closed */
-	size_t stashed;	       /* receive: bytes in stash */
+	size_t peeked;	   /* receive: bytes parsed, but still in the kernel */
+	unsigned int idle; /* receive: looks that found nothing new */
+	size_t stashed;	   /* receive: bytes in stash */
 	char stash[LAB_STASH];
 };
 
@@ -278,6 +285,17 @@ int lab_accept(int api, void *listen_comm, void **recv_comm);
 /* Drops every socket that has not become a comm. NULL is a success. */
 int lab_close_listen(void *comm);
 
+/* ---- receive.c ----------------------------------------------------------- */
+
+/* Tell the sender of a new receive; what the socket does not take goes later. */
+int lab_announce(struct lab_comm *c, const struct lab_request *r);
+
+/* Take what has come on the data sockets. */
+int lab_pull(struct lab_comm *c);
+
+/* Take from the kernel what has been parsed by peeking. */
+void lab_discard_peeked(struct lab_stream *s);
+
 /* ---- transfer.c ---------------------------------------------------------- */
 
 /*
@@ -303,5 +321,14 @@ int lab_test(void *request, int *done, int *sizes);
 /* Host memory has nothing to flush: NULL request, success. */
 int lab_iflush(void *comm, int n, void **data, int *sizes, void **mhandles,
 	       void **request);
+
+/* The frame under way on @s is complete. */
+void lab_frame_done(struct lab_comm *c, struct lab_stream *s);
+
+/* Not now, rather than never. */
+static inline bool lab_would_block(int err)
+{
+	return err == EAGAIN || err == EWOULDBLOCK || err == EINTR;
+}
 
 #endif

@@ -32,19 +32,9 @@
  * socket；切得太碎，每片 24 字节的头和一次系统调用就不再可以忽略。
  */
 #define CHUNK_MIN (64u << 10)
-/* 空闲的 data socket 隔这么多轮才看一眼：每看一次是一次系统调用。*/
-#define COLD_ROUNDS 8
-
-#define CREDIT_HEAD offsetof(struct lab_credit, slot)
-#define CREDIT_SLOT sizeof(((struct lab_credit *)0)->slot[0])
-
-static bool would_block(int err)
-{
-	return err == EAGAIN || err == EWOULDBLOCK || err == EINTR;
-}
 
 /* 一个 frame 搬完了；若它是该 part 的最后一块，part 就完成了。*/
-static void frame_done(struct lab_comm *c, struct lab_stream *s)
+void lab_frame_done(struct lab_comm *c, struct lab_stream *s)
 {
 	struct lab_part *p = s->part;
 
@@ -113,7 +103,7 @@ static int read_credits(struct lab_comm *c)
 	ssize_t n = recv(c->control, c->tx.in + c->tx.got,
 			 sizeof(c->tx.in) - c->tx.got, MSG_DONTWAIT);
 
-	if (n < 0 && would_block(errno))
+	if (n < 0 && lab_would_block(errno))
 		return 0;
 	if (n < 0)
 		return LAB_FAIL(c, NCCL_REMOTE_ERROR,
@@ -248,7 +238,7 @@ static int push_stream(struct lab_comm *c, struct lab_stream *s)
 			c->tx.busy++;
 		}
 		n = send_some(s);
-		if (n < 0 && would_block(errno))
+		if (n < 0 && lab_would_block(errno))
 			return 0;
 		if (n < 0)
 			return LAB_FAIL(c, NCCL_REMOTE_ERROR,
@@ -256,7 +246,7 @@ static int push_stream(struct lab_comm *c, struct lab_stream *s)
 		account_sent(s, (size_t)n);
 		if (s->head_left || s->left)
 			return 0; /* 短写：socket buffer 满了，换下一个 */
-		frame_done(c, s);
+		lab_frame_done(c, s);
 		c->tx.busy--;
 	}
 }
@@ -274,236 +264,6 @@ static int push(struct lab_comm *c)
 			break; /* 无事可做的发送方，一次系统调用也不做 */
 		rc = push_stream(c, &c->streams[i]);
 	}
-	return rc;
-}
-
-/* ---- 接收方：credit 出去 -------------------------------------------------- */
-
-static int flush_credits(struct lab_comm *c)
-{
-	ssize_t n;
-
-	if (!c->rx.pending)
-		return 0;
-	n = send(c->control, c->rx.out, c->rx.pending,
-		 MSG_DONTWAIT | MSG_NOSIGNAL);
-	if (n < 0 && would_block(errno))
-		return 0;
-	if (n < 0)
-		return LAB_FAIL(c, NCCL_REMOTE_ERROR,
-				"announcing a receive failed: %s",
-				strerror(errno));
-	c->rx.pending -= (size_t)n;
-	memmove(c->rx.out, c->rx.out + n, c->rx.pending);
-	return 0;
-}
-
-/*
- * out[] 放得下 16 个 credit，所以永远够：没发出去的 credit，其 irecv 必然未完成，而
- * 未完成的 irecv 至多 16 个。
- */
-static int announce(struct lab_comm *c, const struct lab_request *r)
-{
-	size_t size = CREDIT_HEAD + r->n * CREDIT_SLOT;
-	struct lab_credit w = { .magic = htobe32(LAB_CREDIT_MAGIC),
-				.seq = htobe32(r->seq),
-				.n = htobe32(r->n) };
-
-	for (unsigned int i = 0; i < r->n; i++) {
-		w.slot[i].size = htobe32(r->part[i].room);
-		w.slot[i].tag = htobe32((uint32_t)r->part[i].tag);
-	}
-	memcpy(c->rx.out + c->rx.pending, &w, size);
-	c->rx.pending += size;
-	return flush_credits(c);
-}
-
-/* ---- 接收方：frame 进来 --------------------------------------------------- */
-
-// region open-frame
-/* 这个 frame 错在哪里；NULL：没有错。一切检查都在算地址之前。*/
-static const char *frame_fault(struct lab_comm *c, const struct lab_frame *f)
-{
-	struct lab_request *r = &c->requests[f->seq % LAB_MAX_REQUESTS];
-	const struct lab_part *p;
-
-	if (f->magic != LAB_FRAME_MAGIC)
-		return "no frame begins so";
-	if (!r->comm || r->seq != f->seq)
-		return "no such receive is outstanding";
-	if (f->slot >= r->n)
-		return "the receive has no such slot";
-	p = &r->part[f->slot];
-	if (p->begun && f->total != p->total)
-		return "the total differs from the first piece's";
-	if (p->begun && p->claimed == p->total)
-		return "the slot has its message already";
-	if (f->total > p->room)
-		return "the message is longer than the buffer";
-	if (f->offset > f->total || f->length > f->total - f->offset)
-		return "the piece ends beyond its message";
-	if (!f->length && f->total)
-		return "an empty piece of a message that is not empty";
-	/*
-	 * 各片之和不得超过 total。少了这条，两个重叠的片能让 part “收齐”、test 说
-	 * done，而另一个 socket 还在往用户可能已经释放的缓冲区里写。
-	 */
-	if (p->begun && f->length > p->total - p->claimed)
-		return "the pieces are more than the message";
-	return NULL;
-}
-
-static int open_frame(struct lab_comm *c, struct lab_stream *s,
-		      const char *wire)
-{
-	struct lab_frame f;
-	const char *fault;
-
-	memcpy(&f, wire, sizeof(f));
-	f = (struct lab_frame){ be32toh(f.magic),  be32toh(f.seq),
-				be32toh(f.slot),   be32toh(f.total),
-				be32toh(f.offset), be32toh(f.length) };
-	fault = frame_fault(c, &f);
-	if (fault)
-		return LAB_FAIL(c, NCCL_REMOTE_ERROR,
-				"%s: frame magic 0x%08x, seq %u, slot %u, "
-				"total %u, offset %u, length %u",
-				fault, f.magic, f.seq, f.slot, f.total,
-				f.offset, f.length);
-	s->req = &c->requests[f.seq % LAB_MAX_REQUESTS];
-	s->part = &s->req->part[f.slot];
-	s->part->begun = true;
-	s->part->total = f.total;
-	s->part->claimed += f.length;
-	s->at = s->part->data ? s->part->data + f.offset : NULL;
-	s->left = f.length;
-	if (!s->left)
-		frame_done(c, s); /* 空消息：头就是全部 */
-	return 0;
-}
-// endregion open-frame
-
-static void account_received(struct lab_comm *c, struct lab_stream *s, size_t n)
-{
-	s->at += n;
-	s->left -= n;
-	s->part->moved += (uint32_t)n;
-	if (!s->left)
-		frame_done(c, s);
-}
-
-/* stash 里可能有：头的一半、几条完整的小消息、一条大消息的开头。*/
-static int parse_stash(struct lab_comm *c, struct lab_stream *s)
-{
-	size_t used = 0;
-	int rc = 0;
-
-	while (!rc && used < s->stashed) {
-		size_t n = s->stashed - used;
-
-		if (s->left) {
-			if (n > s->left)
-				n = s->left;
-			memcpy(s->at, s->stash + used, n);
-			account_received(c, s, n);
-			used += n;
-		} else if (n >= sizeof(struct lab_frame)) {
-			rc = open_frame(c, s, s->stash + used);
-			used += sizeof(struct lab_frame);
-		} else {
-			break;
-		}
-	}
-	s->stashed -= used;
-	memmove(s->stash, s->stash + used, s->stashed);
-	return rc;
-}
-
-/*
- * 对端关闭了这个 socket。别的 socket 里也许还有它关闭之前发的数据，所以只要不是断在
- * 消息中间，就先记着；全都关了而还有人在等，才是错误。
- */
-static int stream_ended(struct lab_comm *c, struct lab_stream *s)
-{
-	s->eof = true;
-	s->hot = false;
-	c->rx.eofs++;
-	if (!s->req && !s->stashed)
-		return 0;
-	return LAB_FAIL(c, NCCL_REMOTE_ERROR,
-			"the sender closed the connection in the middle of a "
-			"message");
-}
-
-// region pull-stream
-/*
- * 一次系统调用收两处：当前 payload 剩下的部分直接进用户内存，再多的进 stash。大消息
- * 因此没有中间拷贝；小消息的头和 payload 一起进 stash，也只要一次。没有 payload 在收
- * 的时候（空转大多如此）用 recv：内核不必从用户空间取 iovec，每次省 0.1 微秒。
- */
-static ssize_t receive_some(struct lab_stream *s)
-{
-	struct iovec iov[2] = {
-		{ s->at, s->left },
-		{ s->stash + s->stashed, LAB_STASH - s->stashed },
-	};
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
-
-	if (!s->left)
-		return recv(s->fd, iov[1].iov_base, iov[1].iov_len,
-			    MSG_DONTWAIT);
-	return recvmsg(s->fd, &msg, MSG_DONTWAIT);
-}
-
-static int pull_stream(struct lab_comm *c, struct lab_stream *s)
-{
-	for (;;) {
-		size_t room = s->left + LAB_STASH - s->stashed;
-		ssize_t n = receive_some(s);
-		size_t direct;
-		int rc;
-
-		s->hot = n > 0;
-		if (n < 0 && would_block(errno))
-			return 0;
-		if (n < 0)
-			return LAB_FAIL(c, NCCL_REMOTE_ERROR,
-					"receiving failed: %s",
-					strerror(errno));
-		if (!n)
-			return stream_ended(c, s);
-		direct = (size_t)n < s->left ? (size_t)n : s->left;
-		s->stashed += (size_t)n - direct;
-		if (direct)
-			account_received(c, s, direct);
-		rc = parse_stash(c, s);
-		/* 没装满：内核里已经没有了，不必再问一次换一个 EAGAIN。*/
-		if (rc || (size_t)n < room)
-			return rc;
-	}
-}
-// endregion pull-stream
-
-/*
- * 空转的 test 每轮至少一次系统调用，socket 一多就贵了。socket 0 每轮都看；别的 socket
- * 上次有数据（hot）才看，冷的隔几轮看一眼。代价只是偶尔晚发现几百纳秒。
- */
-static int pull(struct lab_comm *c)
-{
-	bool all = ++c->rx.rounds % COLD_ROUNDS == 0;
-	int rc = c->error ? c->error : flush_credits(c);
-
-	for (unsigned int i = 0; !rc && i < c->nstreams; i++) {
-		struct lab_stream *s = &c->streams[i];
-
-		if (!s->eof && (!i || s->hot || all))
-			rc = pull_stream(c, s);
-	}
-	if (!rc && c->rx.eofs == c->nstreams && c->waiting)
-		rc = LAB_FAIL(c, NCCL_REMOTE_ERROR,
-			      "the sender closed the connection with %u "
-			      "receives outstanding",
-			      c->waiting);
 	return rc;
 }
 
@@ -627,7 +387,7 @@ int lab_irecv(void *comm, int n, void **data, int *sizes, int *tags,
 						.room = (uint32_t)sizes[i],
 						.tag = tags[i] };
 	/* credit 越早到，发送方越不必等：在这里就发，发不完的留给 test。*/
-	rc = announce(c, r);
+	rc = lab_announce(c, r);
 	if (!rc)
 		*request = r;
 	return rc;
@@ -655,7 +415,8 @@ int lab_test(void *request, int *done, int *sizes)
 	*done = 0;
 	/* 已经完成的不再推进：它的结果不该被后来发生的事（对端关闭）改变。*/
 	if (r->unfinished)
-		rc = r->comm->kind == LAB_SEND ? push(r->comm) : pull(r->comm);
+		rc = r->comm->kind == LAB_SEND ? push(r->comm)
+					       : lab_pull(r->comm);
 	if (r->unfinished)
 		return rc;
 	for (unsigned int i = 0; sizes && i < r->n; i++)
