@@ -25,8 +25,9 @@
 struct handles_msg {
 	uint32_t magic;
 	uint16_t version;
+	uint16_t api; /* of the listen that made them */
 	uint16_t count;
-	uint32_t handle_size; /* bytes of each */
+	uint16_t handle_size; /* bytes of each */
 } __attribute__((packed));
 
 struct plan_msg {
@@ -39,14 +40,15 @@ struct plan_msg {
 } __attribute__((packed));
 
 // region send-handles
-int tcpx_send_handles(int sock, const struct tcpx_handle *handles,
+int tcpx_send_handles(int sock, int api, const struct tcpx_handle *handles,
 		      unsigned int count, int64_t deadline)
 {
 	struct handles_msg msg = {
 		.magic = htobe32(HANDLES_MAGIC),
 		.version = htobe16(EXCHANGE_VERSION),
+		.api = htobe16((uint16_t)api),
 		.count = htobe16((uint16_t)count),
-		.handle_size = htobe32(sizeof(*handles)),
+		.handle_size = htobe16(sizeof(*handles)),
 	};
 	int rc = sock_write_exact(sock, &msg, sizeof(msg), deadline,
 				  "handle header");
@@ -75,13 +77,27 @@ static int check_head(const char *what, const void *msg, uint32_t magic,
 	return -EPROTO;
 }
 
+/*
+ * 两边各取“最新的一版”，插件却不一样新：版本就悄悄混用了，后果见 001 号报告。handle
+ * 里面不能看，那就在外面写明它出自哪一版。
+ */
+static int check_api(int peers, int mine)
+{
+	if (!mine || peers == mine)
+		return 0;
+	report_error("give both sides the same plugin, or the same --net-api",
+		     "the peer's handle was made by listen of API v%d, this "
+		     "side connects through v%d",
+		     peers, mine);
+	return -EPROTO;
+}
+
 // region receive-handles
-int tcpx_receive_handles(int sock, struct tcpx_handle *handles,
+int tcpx_receive_handles(int sock, int api, struct tcpx_handle *handles,
 			 unsigned int *count, int64_t deadline)
 {
 	struct handles_msg msg;
-	unsigned int n;
-	uint32_t size;
+	unsigned int n, size;
 	int rc = sock_read_exact(sock, &msg, sizeof(msg), deadline,
 				 "handle header");
 
@@ -91,7 +107,7 @@ int tcpx_receive_handles(int sock, struct tcpx_handle *handles,
 	if (rc)
 		return rc;
 	n = be16toh(msg.count);
-	size = be32toh(msg.handle_size);
+	size = be16toh(msg.handle_size);
 	/* 先检查再读：对端说 65535 个，不等于我们就得准备那么大的 buffer。*/
 	if (n < 1 || n > TCPX_MAX_CHANNELS || size != sizeof(*handles)) {
 		report_error("run the same build on both sides",
@@ -100,6 +116,9 @@ int tcpx_receive_handles(int sock, struct tcpx_handle *handles,
 			     n, size, TCPX_MAX_CHANNELS, sizeof(*handles));
 		return -EPROTO;
 	}
+	rc = check_api(be16toh(msg.api), api);
+	if (rc)
+		return rc;
 	rc = sock_read_exact(sock, handles, n * sizeof(*handles), deadline,
 			     "handles");
 	if (!rc)

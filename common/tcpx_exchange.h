@@ -3,8 +3,8 @@
  * tcpx_exchange.h - the bootstrap connection of stage 6: what goes over TCP
  * before the plugin can connect. All integers big-endian, packed:
  *
- *	server -> client  handles  magic(4) "TCPX", version(2), count(2),
- *				   handle size(4), then count handles
+ *	server -> client  handles  magic(4) "TCPX", version(2), API(2),
+ *				   count(2), handle size(2), then count handles
  *	client -> server  plan     magic(4) "PLAN", version(2), mode(2), size(8),
  *				   iters(8), text(1)
  *	client -> server  handles  in TCPX_PING_PONG only: the way back
@@ -33,15 +33,19 @@ struct tcpx_plan {
 	bool text;	/* messages are text, not a pattern */
 };
 
-/* Send @count (1 ... TCPX_MAX_CHANNELS) handles over @sock. */
-int tcpx_send_handles(int sock, const struct tcpx_handle *handles,
+/*
+ * Send @count (1 ... TCPX_MAX_CHANNELS) handles over @sock, made by the listen
+ * of API version @api.
+ */
+int tcpx_send_handles(int sock, int api, const struct tcpx_handle *handles,
 		      unsigned int count, int64_t deadline);
 
 /*
  * Receive handles into @handles (room for TCPX_MAX_CHANNELS). -EPROTO: the peer
- * speaks something else, or its count or size cannot be.
+ * speaks something else, its count or size cannot be, or its listen was not of
+ * version @api (0: no matter).
  */
-int tcpx_receive_handles(int sock, struct tcpx_handle *handles,
+int tcpx_receive_handles(int sock, int api, struct tcpx_handle *handles,
 			 unsigned int *count, int64_t deadline);
 
 int tcpx_send_plan(int sock, const struct tcpx_plan *plan, int64_t deadline);

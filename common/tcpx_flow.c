@@ -88,21 +88,22 @@ int tcpx_flow_open(struct tcpx_flow *flow, const struct tcpx_plan *plan,
 	rc = tcpx_reg_mr(flow->comm, flow->arena, flow->arena_size, mem_type,
 			 &flow->mhandle);
 	flow->registered = !rc;
-	if (rc)
-		tcpx_flow_close(flow);
 	return rc;
 }
 
 int tcpx_flow_close(struct tcpx_flow *flow)
 {
-	int rc = 0;
+	int rc = 0, closed;
 
 	if (flow->registered)
 		rc = tcpx_dereg_mr(flow->comm, flow->mhandle);
 	flow->registered = false;
+	/* 在途的请求到 close 才真正结束：有后台线程的插件此前还会读写 buffer。*/
+	closed = flow->sends ? tcpx_close_send(&flow->comm)
+			     : tcpx_close_recv(&flow->comm);
 	free(flow->arena);
 	flow->arena = NULL;
-	return rc;
+	return rc ? rc : closed;
 }
 
 /* ---- contents ----------------------------------------------------------- */
@@ -195,7 +196,19 @@ static int arrived_wrong(const struct tcpx_flow *flow, uint64_t message,
 }
 
 // region check
-static int check(const struct tcpx_flow *flow, uint64_t message, int size)
+/* -1：插件没说。那就只能靠内容来判断。*/
+static int check_size(const struct tcpx_flow *flow, uint64_t message, int size)
+{
+	char how[96];
+
+	if (size == -1 || (uint64_t)(int64_t)size == flow->plan->size)
+		return 0;
+	snprintf(how, sizeof(how), "%d bytes instead of %llu", size,
+		 (unsigned long long)flow->plan->size);
+	return arrived_wrong(flow, message, how);
+}
+
+static int check(const struct tcpx_flow *flow, uint64_t message)
 {
 	const uint64_t expected = flow->plan->size;
 	char how[96];
@@ -204,12 +217,6 @@ static int check(const struct tcpx_flow *flow, uint64_t message, int size)
 	if (!guards_intact(flow, message))
 		return arrived_wrong(flow, message,
 				     "bytes outside the buffer were written");
-	/* -1：插件没说。那就只能靠内容来判断。*/
-	if (size != -1 && (uint64_t)(int64_t)size != expected) {
-		snprintf(how, sizeof(how), "%d bytes instead of %llu", size,
-			 (unsigned long long)expected);
-		return arrived_wrong(flow, message, how);
-	}
 	if (flow->plan->text)
 		return 0; /* 文本是给人看的，不核对 */
 	at = first_wrong(slot(flow, message), expected, seed_of(flow, message));
@@ -261,8 +268,10 @@ static int complete(struct tcpx_flow *flow, bool *moved)
 	if (!flow->sends) {
 		flow->last_size = size;
 		rc = tcpx_irecv_consumed(flow->comm, 1, request);
+		if (!rc)
+			rc = check_size(flow, flow->done, size);
 		if (!rc && flow->plan->mode == TCPX_CHECK)
-			rc = check(flow, flow->done, size);
+			rc = check(flow, flow->done);
 	} else if (!guards_intact(flow, flow->done)) {
 		rc = arrived_wrong(flow, flow->done,
 				   "the sender's guards were written");
@@ -299,12 +308,21 @@ static int check_last(const struct tcpx_flow *flow)
 	if (flow->sends || flow->plan->mode == TCPX_CHECK)
 		return 0;
 	for (uint64_t i = from; i < flow->done && !rc; i++)
-		rc = check(flow, i, -1);
+		rc = check(flow, i);
 	return rc;
 }
 
 static const char *const stalled = "is the peer stopped? --timeout SECS waits "
 				   "longer";
+
+/* 一直有进展就从不停顿，Ctrl-C 也就没有人看：所以有进展时也要看一眼。*/
+static int stop_if_asked(const char *what)
+{
+	if (!stop_requested())
+		return 0;
+	report_error(NULL, "%s: stopped by a signal", what);
+	return -EINTR;
+}
 
 // region move
 int tcpx_move(struct tcpx_flow *flows, unsigned int n,
@@ -325,6 +343,8 @@ int tcpx_move(struct tcpx_flow *flows, unsigned int n,
 		/* 期限从上一次有进展算起：传得久没关系，停住不动才算失败。*/
 		if (moved)
 			pause = (struct poll_pause){ 0 };
+		if (!rc && moved)
+			rc = stop_if_asked("moving messages");
 		else if (!rc)
 			rc = tcpx_pause(&pause, wait, "moving messages",
 					stalled);
@@ -334,6 +354,13 @@ int tcpx_move(struct tcpx_flow *flows, unsigned int n,
 	return rc;
 }
 // endregion move
+
+/* 等下一条；先前没有空位、一个也没 post 上的话，先补一个。*/
+static int receive(struct tcpx_flow *flow, bool *moved)
+{
+	return flow->posted > flow->done ? complete(flow, moved)
+					 : post(flow, moved);
+}
 
 /* 补满 receive；ping-pong 中它们总是领先于消息，不在延迟的关键路径上。*/
 static int post_all(struct tcpx_flow *flow)
@@ -391,13 +418,15 @@ int tcpx_ping_pong(struct tcpx_flow *out, struct tcpx_flow *back,
 		if (!rc && first)
 			rc = post_all(back);
 		if (!rc)
-			rc = until(back, complete, &back->done, i, wait);
+			rc = until(back, receive, &back->done, i, wait);
 		if (!rc && !first)
 			rc = send_one(out, wait);
 		if (!rc && !first)
 			rc = post_all(back);
 		if (laps)
 			laps_next(laps);
+		if (!rc)
+			rc = stop_if_asked("ping-pong");
 	}
 	if (!rc && out->done < iters)
 		rc = until(out, complete, &out->done, iters - 1, wait);

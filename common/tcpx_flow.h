@@ -14,7 +14,7 @@
 
 /* One direction of one channel. Zero it before use. */
 struct tcpx_flow {
-	struct tcpx_comm *comm; /* the caller's */
+	struct tcpx_comm *comm; /* NULL after tcpx_flow_close() */
 	unsigned int channel;
 	bool sends;
 	const struct tcpx_plan *plan;
@@ -31,8 +31,9 @@ struct tcpx_flow {
 
 /*
  * Make the buffers of @flow, one of @flows in this process, and register them
- * as @mem_type. Undone by tcpx_flow_close(), which leaves the comm open.
- * -ENOMEM: more than this machine has.
+ * as @mem_type. Undone by tcpx_flow_close(), which closes the comm, too, before
+ * the buffers go: until then the plugin may use them. -ENOMEM: more than this
+ * machine has.
  */
 int tcpx_flow_open(struct tcpx_flow *flow, const struct tcpx_plan *plan,
 		   unsigned int flows, int mem_type);

@@ -57,6 +57,17 @@ static int64_t exchange_deadline(const struct session *s)
 	return deadline_in_ms(timeout_of(s, EXCHANGE_TIMEOUT_MS));
 }
 
+static struct tcpx_net *listening_net(struct session *s)
+{
+	return s->listen_net.lib ? &s->listen_net : &s->net;
+}
+
+/* 有意混用版本时（--mix-api），就不拦。*/
+static int expected_api(const struct session *s)
+{
+	return s->test->listen_api ? 0 : s->net.api;
+}
+
 static bool is_server(const struct session *s)
 {
 	return !s->test->server;
@@ -105,7 +116,7 @@ static int initialize(struct session *s)
 
 static int listen_on(struct session *s, unsigned int count)
 {
-	struct tcpx_net *net = s->listen_net.lib ? &s->listen_net : &s->net;
+	struct tcpx_net *net = listening_net(s);
 	int rc = 0;
 
 	for (unsigned int i = 0; i < count && !rc; i++)
@@ -194,7 +205,8 @@ static int give_handles(struct session *s)
 {
 	int64_t deadline = exchange_deadline(s);
 	unsigned int count = 1;
-	int rc = tcpx_send_handles(s->sock, s->handles, s->channels, deadline);
+	int rc = tcpx_send_handles(s->sock, listening_net(s)->api, s->handles,
+				   s->channels, deadline);
 
 	if (rc)
 		return rc;
@@ -204,8 +216,8 @@ static int give_handles(struct session *s)
 		rc = compare_plans(s);
 	/* 来回各一个方向：client 也 listen，把它的 handle 交过来。*/
 	if (!rc && s->plan.mode == TCPX_PING_PONG)
-		rc = tcpx_receive_handles(s->sock, s->handles, &count,
-					  deadline);
+		rc = tcpx_receive_handles(s->sock, expected_api(s), s->handles,
+					  &count, deadline);
 	return rc ? rc : check_ping_pong(s, count);
 }
 
@@ -213,8 +225,8 @@ static int take_handles(struct session *s)
 {
 	struct tcpx_handle mine = { 0 };
 	int64_t deadline = exchange_deadline(s);
-	int rc = tcpx_receive_handles(s->sock, s->handles, &s->channels,
-				      deadline);
+	int rc = tcpx_receive_handles(s->sock, expected_api(s), s->handles,
+				      &s->channels, deadline);
 
 	if (!rc)
 		rc = compare_channels(s);
@@ -231,7 +243,7 @@ static int take_handles(struct session *s)
 	}
 	rc = tcpx_send_plan(s->sock, &s->plan, deadline);
 	if (!rc && s->plan.mode == TCPX_PING_PONG)
-		rc = tcpx_send_handles(s->sock, &mine, 1, deadline);
+		rc = tcpx_send_handles(s->sock, s->net.api, &mine, 1, deadline);
 	return rc;
 }
 // endregion exchange-handles
@@ -384,17 +396,14 @@ static void fill_outcome(const struct session *s, struct tcpx_outcome *out)
 /* 与建立时相反的次序；前面失败也走到底，返回第一个失败。*/
 static int close_all(struct session *s)
 {
-	struct tcpx_net *listen_net =
-		s->listen_net.lib ? &s->listen_net : &s->net;
+	struct tcpx_net *listen_net = listening_net(s);
 	int rc = 0;
 
 	for (unsigned int i = 0; i < TCPX_MAX_CHANNELS; i++) {
 		struct tcpx_flow *flow = &s->flows[i];
 		int undo = tcpx_flow_close(flow);
-		int closed = flow->sends ? tcpx_close_send(&flow->comm)
-					 : tcpx_close_recv(&flow->comm);
 
-		rc = rc ? rc : undo ? undo : closed;
+		rc = rc ? rc : undo;
 	}
 	for (unsigned int i = 0; i < TCPX_MAX_CHANNELS; i++) {
 		int undo = tcpx_close_listen(listen_net, &s->listeners[i]);

@@ -39,6 +39,7 @@
 struct tcpx_handle {
 	uint32_t ip_addr_u32;
 	uint16_t listen_port;
+	uint16_t zero; /* 不留空隙：那里会带出栈上的字节 */
 	int remote_dev;
 	int remote_gpuidx; /* -1: host memory only */
 };
@@ -74,6 +75,7 @@ struct newer_handle {
 	uint32_t ip_addr_u32;
 	int remote_dev;
 	uint16_t listen_port;
+	uint16_t zero;
 	int remote_gpuidx;
 };
 
@@ -109,10 +111,10 @@ static struct handle make_handle(int api, int dev, uint64_t cookie,
 #else
 	if (api < 7)
 		h.where.v5 = (struct tcpx_handle){ addr->sin_addr.s_addr,
-						   addr->sin_port, dev, -1 };
+						   addr->sin_port, 0, dev, -1 };
 	else
 		h.where.v7 = (struct newer_handle){ addr->sin_addr.s_addr, dev,
-						    addr->sin_port, -1 };
+						    addr->sin_port, 0, -1 };
 #endif
 	return h;
 }

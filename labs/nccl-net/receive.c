@@ -245,7 +245,8 @@ static int pull_stream(struct lab_comm *c, struct lab_stream *s)
 void lab_discard_peeked(struct lab_stream *s)
 {
 	if (s->peeked)
-		(void)!recv(s->fd, NULL, s->peeked, MSG_DONTWAIT | MSG_TRUNC);
+		(void)!recv(s->fd, s->stash, s->peeked,
+			    MSG_DONTWAIT | MSG_TRUNC);
 	s->peeked = 0;
 	s->idle = 0;
 }

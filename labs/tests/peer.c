@@ -9,6 +9,9 @@
  *	hello[,magic=X][,version=X][,length=X]
  *	con[,qpn=X][,psn=X][,mtu=X][,gid=ADDRESS][,size=X]
  *	sync[,step=X][,status=X]   plan[,mode=X][,size=X][,iters=X]
+ *	handles[,magic=X][,version=X][,api=X][,count=X][,length=X]
+ *	                         之后用 fill=128 作 handle
+ *	deal[,magic=X][,version=X][,mode=X][,size=X][,iters=X][,text=X]
  *	text=TEXT（原样）          fill=N（N 个 'A'）
  * 以及怎样发：
  *	cut=N      只发前 N 个字节        trickle=MS  一次一个字节，隔 MS 毫秒
@@ -123,6 +126,19 @@ static void add(struct talk *t, const char *item)
 		put(t, number(item, "mode", 0), 4);
 		put(t, number(item, "size", 0), 4);
 		put(t, number(item, "iters", 0), 8);
+	} else if (is(item, "handles")) {
+		put(t, number(item, "magic", 0x54435058), 4);
+		put(t, number(item, "version", 1), 2);
+		put(t, number(item, "api", 8), 2);
+		put(t, number(item, "count", 1), 2);
+		put(t, number(item, "length", 128), 2);
+	} else if (is(item, "deal")) {
+		put(t, number(item, "magic", 0x504c414e), 4);
+		put(t, number(item, "version", 1), 2);
+		put(t, number(item, "mode", 0), 2);
+		put(t, number(item, "size", 24), 8);
+		put(t, number(item, "iters", 1), 8);
+		put(t, number(item, "text", 0), 1);
 	} else if (is(item, "text")) {
 		memcpy(t->bytes + t->size, value, strlen(value));
 		t->size += strlen(value);
