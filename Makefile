@@ -41,11 +41,12 @@ say = @echo "  $(1)	$@"
 endif
 
 # What each program is made of; common/ comes to all of them as one library.
-PROGRAMS := rdma_server rdma_client test_connection
+PROGRAMS := rdma_server rdma_client test_connection qp_explain
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
 sources_test_connection := client/test_connection.c
+sources_qp_explain := labs/qp_explain.c
 $(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
 
 # The teaching NCCL net plugin, and one whose handles differ between the API

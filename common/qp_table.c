@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * qp_table.c —— 状态机的表：合法的路、每条路必须带与可以带的位，以及它们的名字
+ * qp_table.c —— 查状态机的表：名字、合法的路、最短的路、内核会不会放行
  *
  * ibv_modify_qp() 失败时内核只给一个 EINVAL。要看懂它，第一步就是把“从哪个状态
  * 到哪个状态、带了哪些位”用人能读的名字打印出来，而不是 mask=0x121181。
@@ -8,48 +8,81 @@
 #include "qp_table.h"
 
 #include <stdio.h>
+#include <strings.h>
+
+#define UNKNOWN "UNKNOWN"
 
 const char *qp_state_name(enum ibv_qp_state state)
 {
-	static const char *const names[] = {
+	static const char *const names[QP_STATES] = {
 		[IBV_QPS_RESET] = "RESET", [IBV_QPS_INIT] = "INIT",
 		[IBV_QPS_RTR] = "RTR",	   [IBV_QPS_RTS] = "RTS",
 		[IBV_QPS_SQD] = "SQD",	   [IBV_QPS_SQE] = "SQE",
 		[IBV_QPS_ERR] = "ERR",
 	};
 
-	if ((unsigned int)state >= sizeof(names) / sizeof(names[0]))
-		return "UNKNOWN";
-	return names[state];
+	return (unsigned int)state < QP_STATES ? names[state] : UNKNOWN;
 }
 
-static const struct {
-	int bit;
-	const char *name;
-} mask_bits[] = {
-	{ IBV_QP_STATE, "STATE" },
-	{ IBV_QP_CUR_STATE, "CUR_STATE" },
-	{ IBV_QP_EN_SQD_ASYNC_NOTIFY, "EN_SQD_ASYNC_NOTIFY" },
-	{ IBV_QP_ACCESS_FLAGS, "ACCESS_FLAGS" },
-	{ IBV_QP_PKEY_INDEX, "PKEY_INDEX" },
-	{ IBV_QP_PORT, "PORT" },
-	{ IBV_QP_QKEY, "QKEY" },
-	{ IBV_QP_AV, "AV" },
-	{ IBV_QP_PATH_MTU, "PATH_MTU" },
-	{ IBV_QP_TIMEOUT, "TIMEOUT" },
-	{ IBV_QP_RETRY_CNT, "RETRY_CNT" },
-	{ IBV_QP_RNR_RETRY, "RNR_RETRY" },
-	{ IBV_QP_RQ_PSN, "RQ_PSN" },
-	{ IBV_QP_MAX_QP_RD_ATOMIC, "MAX_QP_RD_ATOMIC" },
-	{ IBV_QP_ALT_PATH, "ALT_PATH" },
-	{ IBV_QP_MIN_RNR_TIMER, "MIN_RNR_TIMER" },
-	{ IBV_QP_SQ_PSN, "SQ_PSN" },
-	{ IBV_QP_MAX_DEST_RD_ATOMIC, "MAX_DEST_RD_ATOMIC" },
-	{ IBV_QP_PATH_MIG_STATE, "PATH_MIG_STATE" },
-	{ IBV_QP_CAP, "CAP" },
-	{ IBV_QP_DEST_QPN, "DEST_QPN" },
-	{ IBV_QP_RATE_LIMIT, "RATE_LIMIT" },
-};
+const char *qp_type_name(enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return "RC";
+	case IBV_QPT_UC:
+		return "UC";
+	case IBV_QPT_UD:
+		return "UD";
+	case IBV_QPT_RAW_PACKET:
+		return "RAW_PACKET";
+	/* verbs.h 叫它们 SEND/RECV，规范与内核叫 INI/TGT：同一样东西。*/
+	case IBV_QPT_XRC_SEND:
+		return "XRC_INI";
+	case IBV_QPT_XRC_RECV:
+		return "XRC_TGT";
+	case IBV_QPT_DRIVER:
+		return "DRIVER";
+	}
+	return UNKNOWN;
+}
+
+const char *qp_attr_source_name(enum qp_attr_source source)
+{
+	switch (source) {
+	case QP_ATTR_MINE:
+		return "mine";
+	case QP_ATTR_PEER:
+		return "from the peer";
+	case QP_ATTR_CHOSEN:
+		return "chosen";
+	}
+	return UNKNOWN;
+}
+
+bool qp_state_by_name(const char *name, enum ibv_qp_state *state)
+{
+	for (int s = 0; s < QP_STATES; s++) {
+		if (strcasecmp(name, qp_state_name(s)))
+			continue;
+		*state = s;
+		return true;
+	}
+	return false;
+}
+
+bool qp_type_by_name(const char *name, enum ibv_qp_type *type)
+{
+	size_t count;
+	const enum ibv_qp_type *types = qp_types(&count);
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcasecmp(name, qp_type_name(types[i])))
+			continue;
+		*type = types[i];
+		return true;
+	}
+	return false;
+}
 
 static size_t append(char *out, size_t size, size_t used, const char *text)
 {
@@ -63,15 +96,16 @@ static size_t append(char *out, size_t size, size_t used, const char *text)
 
 const char *qp_mask_text(char *out, size_t size, int attr_mask)
 {
-	size_t used = 0;
+	size_t used = 0, count;
+	const struct qp_attr_info *info = qp_attr_infos(&count);
 	char hex[16];
 
 	out[0] = '\0';
-	for (size_t i = 0; i < sizeof(mask_bits) / sizeof(mask_bits[0]); i++) {
-		if (!(attr_mask & mask_bits[i].bit))
+	for (size_t i = 0; i < count; i++) {
+		if (!(attr_mask & info[i].bit))
 			continue;
-		used = append(out, size, used, mask_bits[i].name);
-		attr_mask &= ~mask_bits[i].bit;
+		used = append(out, size, used, info[i].name);
+		attr_mask &= ~info[i].bit;
 	}
 	if (attr_mask) {
 		snprintf(hex, sizeof(hex), "0x%x", (unsigned int)attr_mask);
@@ -80,58 +114,105 @@ const char *qp_mask_text(char *out, size_t size, int attr_mask)
 	return out;
 }
 
-/* 很多行的“可选”部分相同，先起个名字。*/
-#define OPT_PATH                                                        \
-	(IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | \
-	 IBV_QP_PATH_MIG_STATE)
-#define OPT_INIT (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+const struct qp_attr_info *qp_attr_info(int bit)
+{
+	size_t count;
+	const struct qp_attr_info *info = qp_attr_infos(&count);
 
-// region rc-table
-/*
- * 不在表里的路一律 EINVAL：没有 RESET→ERR，没有 INIT→RTS，没有任何一条通往
- * SQE 的路（那个状态只能由出错进入）。
- */
-static const struct qp_transition rc_table[] = {
-	{ IBV_QPS_RESET, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RESET, IBV_QPS_INIT, OPT_INIT, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, OPT_INIT },
-	{ IBV_QPS_INIT, IBV_QPS_RTR,
-	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
-	{ IBV_QPS_INIT, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_RTR, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RTR, IBV_QPS_RTS,
-	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-		  IBV_QP_MAX_QP_RD_ATOMIC,
-	  OPT_PATH | IBV_QP_CUR_STATE },
-	{ IBV_QPS_RTR, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_RTS, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, OPT_PATH | IBV_QP_CUR_STATE },
-	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
-	{ IBV_QPS_RTS, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_SQD, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, OPT_PATH | IBV_QP_CUR_STATE },
-	{ IBV_QPS_SQD, IBV_QPS_SQD, 0,
-	  OPT_PATH | IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT |
-		  IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		  IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
-		  IBV_QP_PKEY_INDEX },
-	{ IBV_QPS_SQD, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_SQE, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_SQE, IBV_QPS_RTS, 0, 0 },
-	{ IBV_QPS_SQE, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_ERR, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_ERR, IBV_QPS_ERR, 0, 0 },
-};
-// endregion rc-table
+	for (size_t i = 0; i < count; i++)
+		if (info[i].bit == bit)
+			return &info[i];
+	return NULL;
+}
+
+const struct qp_transition *qp_transition(enum ibv_qp_type type,
+					  enum ibv_qp_state from,
+					  enum ibv_qp_state to)
+{
+	size_t count;
+	const struct qp_transition *row = qp_transitions(type, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (row[i].from == from && row[i].to == to)
+			return &row[i];
+	return NULL;
+}
 
 const struct qp_transition *qp_rc_transition(enum ibv_qp_state from,
 					     enum ibv_qp_state to)
 {
-	for (size_t i = 0; i < sizeof(rc_table) / sizeof(rc_table[0]); i++)
-		if (rc_table[i].from == from && rc_table[i].to == to)
-			return &rc_table[i];
-	return NULL;
+	return qp_transition(IBV_QPT_RC, from, to);
+}
+
+// region mask-allowed
+/*
+ * 内核的全部判断就这几行。两处出人意料：
+ *   - 带了 CUR_STATE，内核就不看自己记的状态，而是相信你说的——说谎也行：QP 真的
+ *     会从 RESET 到 RTS，只是没有 AV，发不出包；
+ *   - 除了去 RTR，uverbs 见到 AV 就替你加上 PORT（换了路，port 也要跟着换）。于是
+ *     UC 的 SQD→SQD 虽然在表里允许 AV，用户态却永远用不成：那一行不允许 PORT。
+ */
+bool qp_mask_allowed(enum ibv_qp_type type, enum ibv_qp_state now,
+		     enum ibv_qp_state claimed, enum ibv_qp_state to,
+		     int attr_mask)
+{
+	bool claims = attr_mask & IBV_QP_CUR_STATE;
+	bool moves = attr_mask & IBV_QP_STATE;
+	enum ibv_qp_state from = claims ? claimed : now;
+	const struct qp_transition *row =
+		qp_transition(type, from, moves ? to : from);
+
+	if (claims && (from < IBV_QPS_RTR || from > IBV_QPS_SQE))
+		return false;
+	if ((attr_mask & IBV_QP_AV) && !(moves && to == IBV_QPS_RTR))
+		attr_mask |= IBV_QP_PORT;
+	if (!row || (row->required & ~attr_mask))
+		return false;
+	return !(attr_mask & ~(row->required | row->optional | IBV_QP_STATE));
+}
+// endregion mask-allowed
+
+/* 从 to 往回走 came_from，数出步数，再正着写出来。*/
+static size_t write_path(const int came_from[QP_STATES], enum ibv_qp_state from,
+			 enum ibv_qp_state to,
+			 enum ibv_qp_state path[QP_PATH_MAX])
+{
+	size_t length = 2, i;
+	int at;
+
+	for (at = came_from[to]; at != (int)from; at = came_from[at])
+		length++;
+	path[0] = from;
+	for (i = length, at = to; i > 1; at = came_from[at])
+		path[--i] = at;
+	return length;
+}
+
+/*
+ * 广度优先：七个状态、每条路一步。起点不算“到过”，所以 RTR→RTR 这种不合法的
+ * 原地踏步也能得到答案：绕一圈回来（RTR→RESET→INIT→RTR）。
+ */
+size_t qp_path(enum ibv_qp_type type, enum ibv_qp_state from,
+	       enum ibv_qp_state to, enum ibv_qp_state path[QP_PATH_MAX])
+{
+	int came_from[QP_STATES] = { -1, -1, -1, -1, -1, -1, -1 };
+	enum ibv_qp_state queue[QP_PATH_MAX] = { from };
+	size_t tail = 1;
+
+	if ((unsigned int)from >= QP_STATES || (unsigned int)to >= QP_STATES)
+		return 0;
+	for (size_t head = 0; head < tail; head++) {
+		for (int next = 0; next < QP_STATES; next++) {
+			if (came_from[next] >= 0 ||
+			    !qp_transition(type, queue[head], next))
+				continue;
+			came_from[next] = queue[head];
+			if (next == (int)to)
+				return write_path(came_from, from, to, path);
+			/* 起点又被碰到（自环）：它已经展开过，不再排队。*/
+			if (next != (int)from)
+				queue[tail++] = next;
+		}
+	}
+	return 0;
 }

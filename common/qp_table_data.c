@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT
+/*
+ * qp_table_data.c —— 状态机的数据：五种 QP 的每条合法的路，和每个属性位的含义
+ *
+ * 读这些表时抓住一条线索：一个 QP 需要哪些属性，取决于它要不要“连接”、要不要
+ * “可靠”——
+ *   - UD 没有对端：不要 AV、DEST_QPN、RQ_PSN（地址随每个 WR 的 AH 给出），改用
+ *     QKEY 挡住陌生人的包；
+ *   - UC 有对端、不可靠：没有 ACK，于是没有超时、重传、RNR，也没有 READ/ATOMIC；
+ *   - RC 两样都要，所以属性最多；
+ *   - XRC 把 RC 的两半拆开：INI 只发（只有发送方的超时与重试），TGT 只收（只有
+ *     接收方的 RNR 定时器与 READ 资源）。
+ */
+#include "qp_table.h"
+
+#define ROW(f, t, required, optional)                            \
+	{                                                        \
+		IBV_QPS_##f, IBV_QPS_##t, (required), (optional) \
+	}
+
+/* 很多行的“可选”部分相同，先起个名字。*/
+#define OPT_INIT  (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+#define OPT_RTR	  (IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX)
+#define OPT_MOVE  (IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
+#define OPT_PATH  (OPT_MOVE | IBV_QP_MIN_RNR_TIMER)
+#define CONNECT	  (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
+#define RESPONDER (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+#define RETRIES                                                 \
+	(IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | \
+	 IBV_QP_MAX_QP_RD_ATOMIC)
+
+// region rc-table
+/*
+ * 不在表里的路一律 EINVAL：没有 RESET→ERR，没有 INIT→RTS，没有任何一条通往
+ * SQE 的路（那个状态只能由出错进入）。
+ */
+static const struct qp_transition rc_table[QP_TRANSITIONS] = {
+	ROW(RESET, RESET, 0, 0),
+	ROW(RESET, INIT, OPT_INIT, 0),
+	ROW(INIT, RESET, 0, 0),
+	ROW(INIT, INIT, 0, OPT_INIT),
+	ROW(INIT, RTR, CONNECT | RESPONDER, OPT_RTR),
+	ROW(INIT, ERR, 0, 0),
+	ROW(RTR, RESET, 0, 0),
+	ROW(RTR, RTS, RETRIES | IBV_QP_SQ_PSN, OPT_PATH | IBV_QP_CUR_STATE),
+	ROW(RTR, ERR, 0, 0),
+	ROW(RTS, RESET, 0, 0),
+	ROW(RTS, RTS, 0, OPT_PATH | IBV_QP_CUR_STATE),
+	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	ROW(RTS, ERR, 0, 0),
+	ROW(SQD, RESET, 0, 0),
+	ROW(SQD, RTS, 0, OPT_PATH | IBV_QP_CUR_STATE),
+	/* 发送队列排空之后，几乎什么都可以换：这正是 SQD 存在的理由。*/
+	ROW(SQD, SQD, 0,
+	    OPT_PATH | RETRIES | RESPONDER | IBV_QP_PORT | IBV_QP_AV |
+		    IBV_QP_PKEY_INDEX),
+	ROW(SQD, ERR, 0, 0),
+	ROW(SQE, RESET, 0, 0),
+	ROW(SQE, RTS, 0, 0),
+	ROW(SQE, ERR, 0, 0),
+	ROW(ERR, RESET, 0, 0),
+	ROW(ERR, ERR, 0, 0),
+};
+// endregion rc-table
+
+/* UC：与 RC 相比，去 RTR 少了接收方的两项，去 RTS 只剩下 SQ_PSN。*/
+static const struct qp_transition uc_table[QP_TRANSITIONS] = {
+	ROW(RESET, RESET, 0, 0),
+	ROW(RESET, INIT, OPT_INIT, 0),
+	ROW(INIT, RESET, 0, 0),
+	ROW(INIT, INIT, 0, OPT_INIT),
+	ROW(INIT, RTR, CONNECT, OPT_RTR),
+	ROW(INIT, ERR, 0, 0),
+	ROW(RTR, RESET, 0, 0),
+	ROW(RTR, RTS, IBV_QP_SQ_PSN, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(RTR, ERR, 0, 0),
+	ROW(RTS, RESET, 0, 0),
+	ROW(RTS, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	ROW(RTS, ERR, 0, 0),
+	ROW(SQD, RESET, 0, 0),
+	ROW(SQD, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(SQD, SQD, 0, OPT_MOVE | IBV_QP_AV | IBV_QP_PKEY_INDEX),
+	ROW(SQD, ERR, 0, 0),
+	ROW(SQE, RESET, 0, 0),
+	/* 发送出错只坏了发送队列，不必从 RESET 重来；UD 也是如此。*/
+	ROW(SQE, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS),
+	ROW(SQE, ERR, 0, 0),
+	ROW(ERR, RESET, 0, 0),
+	ROW(ERR, ERR, 0, 0),
+};
+
+/* UD：没有连接，INIT→RTR 什么都不必给；QKEY 代替了 ACCESS_FLAGS。*/
+static const struct qp_transition ud_table[QP_TRANSITIONS] = {
+	ROW(RESET, RESET, 0, 0),
+	ROW(RESET, INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0),
+	ROW(INIT, RESET, 0, 0),
+	ROW(INIT, INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+	ROW(INIT, RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
+	ROW(INIT, ERR, 0, 0),
+	ROW(RTR, RESET, 0, 0),
+	ROW(RTR, RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY),
+	ROW(RTR, ERR, 0, 0),
+	ROW(RTS, RESET, 0, 0),
+	ROW(RTS, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
+	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	ROW(RTS, ERR, 0, 0),
+	ROW(SQD, RESET, 0, 0),
+	ROW(SQD, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
+	ROW(SQD, SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
+	ROW(SQD, ERR, 0, 0),
+	ROW(SQE, RESET, 0, 0),
+	ROW(SQE, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
+	ROW(SQE, ERR, 0, 0),
+	ROW(ERR, RESET, 0, 0),
+	ROW(ERR, ERR, 0, 0),
+};
+
+/* XRC_INI：只会发的半个 RC，没有接收方的 RESPONDER 两项。*/
+static const struct qp_transition xrc_ini_table[QP_TRANSITIONS] = {
+	ROW(RESET, RESET, 0, 0),
+	ROW(RESET, INIT, OPT_INIT, 0),
+	ROW(INIT, RESET, 0, 0),
+	ROW(INIT, INIT, 0, OPT_INIT),
+	ROW(INIT, RTR, CONNECT, OPT_RTR),
+	ROW(INIT, ERR, 0, 0),
+	ROW(RTR, RESET, 0, 0),
+	ROW(RTR, RTS, RETRIES | IBV_QP_SQ_PSN, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(RTR, ERR, 0, 0),
+	ROW(RTS, RESET, 0, 0),
+	ROW(RTS, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	ROW(RTS, ERR, 0, 0),
+	ROW(SQD, RESET, 0, 0),
+	ROW(SQD, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(SQD, SQD, 0,
+	    OPT_MOVE | RETRIES | IBV_QP_PORT | IBV_QP_AV | IBV_QP_PKEY_INDEX),
+	ROW(SQD, ERR, 0, 0),
+	ROW(SQE, RESET, 0, 0),
+	ROW(SQE, RTS, 0, 0),
+	ROW(SQE, ERR, 0, 0),
+	ROW(ERR, RESET, 0, 0),
+	ROW(ERR, ERR, 0, 0),
+};
+
+/* XRC_TGT：只会收的半个 RC，没有重试次数；TIMEOUT 与 SQ_PSN 规范仍要求给。*/
+static const struct qp_transition xrc_tgt_table[QP_TRANSITIONS] = {
+	ROW(RESET, RESET, 0, 0),
+	ROW(RESET, INIT, OPT_INIT, 0),
+	ROW(INIT, RESET, 0, 0),
+	ROW(INIT, INIT, 0, OPT_INIT),
+	ROW(INIT, RTR, CONNECT | RESPONDER, OPT_RTR),
+	ROW(INIT, ERR, 0, 0),
+	ROW(RTR, RESET, 0, 0),
+	ROW(RTR, RTS, IBV_QP_TIMEOUT | IBV_QP_SQ_PSN,
+	    OPT_PATH | IBV_QP_CUR_STATE),
+	ROW(RTR, ERR, 0, 0),
+	ROW(RTS, RESET, 0, 0),
+	ROW(RTS, RTS, 0, OPT_PATH | IBV_QP_CUR_STATE),
+	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	ROW(RTS, ERR, 0, 0),
+	ROW(SQD, RESET, 0, 0),
+	ROW(SQD, RTS, 0, OPT_PATH | IBV_QP_CUR_STATE),
+	ROW(SQD, SQD, 0,
+	    OPT_PATH | RESPONDER | IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT |
+		    IBV_QP_PKEY_INDEX),
+	ROW(SQD, ERR, 0, 0),
+	ROW(SQE, RESET, 0, 0),
+	ROW(SQE, RTS, 0, 0),
+	ROW(SQE, ERR, 0, 0),
+	ROW(ERR, RESET, 0, 0),
+	ROW(ERR, ERR, 0, 0),
+};
+
+const struct qp_transition *qp_transitions(enum ibv_qp_type type, size_t *count)
+{
+	*count = QP_TRANSITIONS;
+	switch (type) {
+	case IBV_QPT_RC:
+		return rc_table;
+	case IBV_QPT_UC:
+		return uc_table;
+	case IBV_QPT_UD:
+		return ud_table;
+	case IBV_QPT_XRC_SEND:
+		return xrc_ini_table;
+	case IBV_QPT_XRC_RECV:
+		return xrc_tgt_table;
+	default:
+		*count = 0;
+		return NULL;
+	}
+}
+
+const enum ibv_qp_type *qp_types(size_t *count)
+{
+	static const enum ibv_qp_type types[] = {
+		IBV_QPT_RC,	  IBV_QPT_UC,	    IBV_QPT_UD,
+		IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV,
+	};
+
+	*count = sizeof(types) / sizeof(types[0]);
+	return types;
+}
+
+// region attributes
+/*
+ * 每一位管 struct ibv_qp_attr 的哪些成员。位在而成员没填，内核就照零来做；成员填
+ * 了而位不在，内核看都不看。
+ */
+static const struct qp_attr_info attr_infos[] = {
+	{ IBV_QP_STATE, "STATE", "qp_state", QP_ATTR_CHOSEN,
+	  "the state to go to",
+	  "RESET, INIT, RTR, RTS, SQD, ERR; without it nothing moves" },
+	{ IBV_QP_CUR_STATE, "CUR_STATE", "cur_qp_state", QP_ATTR_MINE,
+	  "the state that I take the QP to be in",
+	  "RTR, RTS, SQD, SQE; the kernel believes it, even if untrue" },
+	{ IBV_QP_EN_SQD_ASYNC_NOTIFY, "EN_SQD_ASYNC_NOTIFY",
+	  "en_sqd_async_notify", QP_ATTR_CHOSEN,
+	  "send IBV_EVENT_SQ_DRAINED once the send queue has drained", "0, 1" },
+	{ IBV_QP_ACCESS_FLAGS, "ACCESS_FLAGS", "qp_access_flags",
+	  QP_ATTR_CHOSEN,
+	  "what the peer may do through this QP, whatever the MRs allow",
+	  "IBV_ACCESS_REMOTE_READ, _WRITE, _ATOMIC; 0: SEND only" },
+	{ IBV_QP_PKEY_INDEX, "PKEY_INDEX", "pkey_index", QP_ATTR_MINE,
+	  "slot of my P_Key table: the partition of each packet",
+	  "0 ... pkey_tbl_len - 1; on RoCE 0" },
+	{ IBV_QP_PORT, "PORT", "port_num", QP_ATTR_MINE,
+	  "the port of my device that the QP uses",
+	  "1 ... phys_port_cnt; rxe has only 1" },
+	{ IBV_QP_QKEY, "QKEY", "qkey", QP_ATTR_CHOSEN,
+	  "the key that a datagram must carry to be taken in",
+	  "32 bits, the same on both sides; from 0x80000000: CAP_NET_RAW" },
+	{ IBV_QP_AV, "AV", "ah_attr", QP_ATTR_PEER,
+	  "the way to the peer: its GID, through which GID of mine",
+	  "on RoCE is_global = 1; grh.dgid, grh.sgid_index, port_num" },
+	{ IBV_QP_PATH_MTU, "PATH_MTU", "path_mtu", QP_ATTR_CHOSEN,
+	  "most payload bytes in one packet, the same on both sides",
+	  "IBV_MTU_256 (1) ... _4096 (5), not bytes; <= both active_mtu" },
+	{ IBV_QP_TIMEOUT, "TIMEOUT", "timeout", QP_ATTR_CHOSEN,
+	  "how long to wait for an ACK before sending again",
+	  "1 ... 31: 4.096 us * 2^n (14: 67 ms); 0: for ever" },
+	{ IBV_QP_RETRY_CNT, "RETRY_CNT", "retry_cnt", QP_ATTR_CHOSEN,
+	  "how often to send again when no ACK comes",
+	  "0 ... 7; then IBV_WC_RETRY_EXC_ERR; on rxe 7 is for ever" },
+	{ IBV_QP_RNR_RETRY, "RNR_RETRY", "rnr_retry", QP_ATTR_CHOSEN,
+	  "how often to send again when the peer has no receive posted",
+	  "0 ... 6, 7: for ever; then IBV_WC_RNR_RETRY_EXC_ERR" },
+	{ IBV_QP_RQ_PSN, "RQ_PSN", "rq_psn", QP_ATTR_PEER,
+	  "number of the first packet that I expect: the peer's sq_psn",
+	  "24 bits" },
+	{ IBV_QP_MAX_QP_RD_ATOMIC, "MAX_QP_RD_ATOMIC", "max_rd_atomic",
+	  QP_ATTR_CHOSEN,
+	  "how many READs and atomics of mine the peer gets at once",
+	  "1 ... max_qp_init_rd_atom; 0: my READs hang for ever (rxe)" },
+	{ IBV_QP_ALT_PATH, "ALT_PATH",
+	  "alt_ah_attr, alt_pkey_index, alt_port_num, alt_timeout",
+	  QP_ATTR_PEER, "a second way to the peer, to migrate to",
+	  "InfiniBand only: on RoCE always EINVAL" },
+	{ IBV_QP_MIN_RNR_TIMER, "MIN_RNR_TIMER", "min_rnr_timer",
+	  QP_ATTR_CHOSEN,
+	  "how long the peer must wait when I have no receive posted",
+	  "1 (0.01 ms) ... 12 (0.64 ms) ... 31 (491.52 ms); 0: 655.36 ms" },
+	{ IBV_QP_SQ_PSN, "SQ_PSN", "sq_psn", QP_ATTR_MINE,
+	  "number of the first packet that I send; the peer's rq_psn",
+	  "24 bits, random, anew for each connection" },
+	{ IBV_QP_MAX_DEST_RD_ATOMIC, "MAX_DEST_RD_ATOMIC", "max_dest_rd_atomic",
+	  QP_ATTR_CHOSEN, "how many READs and atomics of the peer I serve",
+	  "1 ... max_qp_rd_atom; 0: the peer's READs fail" },
+	{ IBV_QP_PATH_MIG_STATE, "PATH_MIG_STATE", "path_mig_state",
+	  QP_ATTR_CHOSEN, "how far migration to the alternate path is",
+	  "IBV_MIG_MIGRATED, IBV_MIG_REARM, IBV_MIG_ARMED" },
+	{ IBV_QP_CAP, "CAP", "cap", QP_ATTR_CHOSEN, "new sizes of the queues",
+	  "in no transition: ibv_create_qp decides the sizes" },
+	{ IBV_QP_DEST_QPN, "DEST_QPN", "dest_qp_num", QP_ATTR_PEER,
+	  "number of the peer's QP", "24 bits; 0 and 1 are not for programs" },
+	{ IBV_QP_RATE_LIMIT, "RATE_LIMIT", "rate_limit", QP_ATTR_CHOSEN,
+	  "pace of what a RAW_PACKET QP sends",
+	  "kbit/s; for other types EOPNOTSUPP" },
+};
+// endregion attributes
+
+const struct qp_attr_info *qp_attr_infos(size_t *count)
+{
+	*count = sizeof(attr_infos) / sizeof(attr_infos[0]);
+	return attr_infos;
+}
+
+/* 每一步做了什么；与类型无关。*/
+static const char *const step_texts[QP_STATES][QP_STATES] = {
+	[IBV_QPS_RESET] = {
+		[IBV_QPS_RESET] = "nothing changes",
+		[IBV_QPS_INIT] = "port and rights are set; receives may be "
+				 "posted from here on",
+	},
+	[IBV_QPS_INIT] = {
+		[IBV_QPS_RESET] = "the queues are emptied, without completions",
+		[IBV_QPS_INIT] = "port, P_Key and rights may be set anew",
+		[IBV_QPS_RTR] = "the kernel finds the way to the peer (up to "
+				"1 s); the QP receives from here on",
+		[IBV_QPS_ERR] = "what is posted completes with IBV_WC_WR_FLUSH_ERR",
+	},
+	[IBV_QPS_RTR] = {
+		[IBV_QPS_RESET] = "the queues are emptied, without completions",
+		[IBV_QPS_RTS] = "the QP sends from here on, too",
+		[IBV_QPS_ERR] = "what is posted completes with IBV_WC_WR_FLUSH_ERR",
+	},
+	[IBV_QPS_RTS] = {
+		[IBV_QPS_RESET] = "the queues are emptied, without completions",
+		[IBV_QPS_RTS] = "a few attributes are set under way",
+		[IBV_QPS_SQD] = "sends under way are finished, new ones wait; "
+				"drained when sq_draining is 0",
+		[IBV_QPS_ERR] = "what is posted completes with IBV_WC_WR_FLUSH_ERR",
+	},
+	[IBV_QPS_SQD] = {
+		[IBV_QPS_RESET] = "the queues are emptied, without completions",
+		[IBV_QPS_RTS] = "sending goes on; EINVAL while still draining",
+		[IBV_QPS_SQD] = "path and limits are set anew while nothing "
+				"is being sent",
+		[IBV_QPS_ERR] = "what is posted completes with IBV_WC_WR_FLUSH_ERR",
+	},
+	[IBV_QPS_SQE] = {
+		[IBV_QPS_RESET] = "the queues are emptied, without completions",
+		[IBV_QPS_RTS] = "sending goes on after a failed send",
+		[IBV_QPS_ERR] = "what is posted completes with IBV_WC_WR_FLUSH_ERR",
+	},
+	[IBV_QPS_ERR] = {
+		[IBV_QPS_RESET] = "the only way out of ERR; the queues are "
+				  "emptied, without completions",
+		[IBV_QPS_ERR] = "nothing changes",
+	},
+};
+
+const char *qp_transition_text(enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	if ((unsigned int)from >= QP_STATES || (unsigned int)to >= QP_STATES)
+		return NULL;
+	return step_texts[from][to];
+}
+
+const char *qp_transition_note(enum ibv_qp_type type, enum ibv_qp_state from,
+			       enum ibv_qp_state to)
+{
+	size_t rows;
+
+	if (!qp_transitions(type, &rows))
+		return NULL;
+	if (type == IBV_QPT_UC && from == IBV_QPS_SQD && to == IBV_QPS_SQD)
+		return "AV from a program is refused all the same: uverbs "
+		       "adds PORT to it, which this row does not allow";
+	if (from == IBV_QPS_SQE && to == IBV_QPS_RTS)
+		return "rxe never enters SQE: a failed send ends in ERR";
+	return NULL;
+}

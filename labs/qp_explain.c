@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: MIT
+/*
+ * qp_explain.c —— 把 common/qp_table 印给人看，也给程序看
+ *
+ *	qp_explain                   五种 QP 的全部表
+ *	qp_explain --type UD         一种
+ *	qp_explain INIT RTR          一步（缺省是 RC），每个属性位一段说明
+ *	qp_explain --markdown …      课文里的参考表由它生成，不手抄
+ *	qp_explain --json …          给脚本
+ *
+ * 问一条不存在的路不算用法错：它照样回答——从 FROM 能去哪里、怎样绕到 TO——然后以
+ * 1 结束，脚本据此知道“不合法”。
+ */
+#include "arguments.h"
+#include "qp_table.h"
+#include "report.h"
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHORT_OPTIONS ":t:mjh"
+#define LINE_WIDTH    79
+#define ALL_BITS      (~0)
+
+enum format {
+	FORMAT_TEXT,
+	FORMAT_MARKDOWN,
+	FORMAT_JSON
+};
+
+struct request {
+	enum format format;
+	bool one_type, one_step;
+	enum ibv_qp_type type;
+	enum ibv_qp_state from, to;
+};
+
+/* ---- 共用 --------------------------------------------------------------- */
+
+/* 编号与表的行号相同；括号里的是一个状态到它自己。*/
+static const char diagram[] =
+	"    +<----------+<----------+<----------+<----------+<----------+\n"
+	"    |           3           7          10          14          18\n"
+	"    v           |           |           |           |           |\n"
+	"+-------+   +-------+   +-------+   +-------+   +-------+   "
+	"+-------+\n"
+	"| RESET |-2>| INIT  |-5>|  RTR  |-8>|  RTS  |12>|  SQD  |   |  SQE  "
+	"|\n"
+	"|  (1)  |   |  (4)  |   |       |   | (11)  |<15| (16)  |   |       "
+	"|\n"
+	"+-------+   +-------+   +-------+   +-------+   +-------+   "
+	"+-------+\n"
+	"    ^           |           |         |   ^         |         |   |\n"
+	"   21           6           9        13  19        17         |  20\n"
+	"    |           |           |         |   +---------|---------+   |\n"
+	"    |           v           v         v             v             v\n"
+	"+-------+<------+-----------+---------+-------------+-------------+\n"
+	"|  ERR  |\n"
+	"| (22)  |   (n): the transition from a state to itself\n"
+	"+-------+\n";
+
+/* 一种 QP 的任何一步用得到的位。*/
+static int bits_of_type(enum ibv_qp_type type)
+{
+	int bits = IBV_QP_STATE;
+	size_t rows;
+	const struct qp_transition *row = qp_transitions(type, &rows);
+
+	for (size_t i = 0; i < rows; i++)
+		bits |= row[i].required | row[i].optional;
+	return bits;
+}
+
+/* "STATE|AV" 换一个分隔；"-" 表示一个也没有。*/
+static const char *bits_text(char *out, size_t size, int bits,
+			     const char *separator)
+{
+	char names[512];
+	size_t used = 0;
+
+	qp_mask_text(names, sizeof(names), bits);
+	snprintf(out, size, "-");
+	for (char *rest = names, *name; (name = strsep(&rest, "|"));) {
+		if (!*name || used >= size)
+			continue;
+		used += (size_t)snprintf(out + used, size - used, "%s%s",
+					 used ? separator : "", name);
+	}
+	return out;
+}
+
+/* 按词折行：第一行接在已经印出的 @indent 列之后，其余缩进同样多。*/
+static void print_wrapped(int indent, const char *text)
+{
+	int column = indent;
+
+	while (*text) {
+		int word = (int)strcspn(text, " ");
+
+		if (column > indent && column + 1 + word > LINE_WIDTH) {
+			printf("\n%*s", indent, "");
+			column = indent;
+		}
+		column += printf("%s%.*s", column > indent ? " " : "", word,
+				 text);
+		text += word;
+		text += strspn(text, " ");
+	}
+	putchar('\n');
+}
+
+static void print_path(enum ibv_qp_type type, enum ibv_qp_state from,
+		       enum ibv_qp_state to)
+{
+	enum ibv_qp_state path[QP_PATH_MAX];
+	size_t length = qp_path(type, from, to, path);
+
+	if (!length)
+		printf("none: a QP enters %s only by itself, when a send "
+		       "fails",
+		       qp_state_name(to));
+	for (size_t i = 0; i < length; i++)
+		printf("%s%s", i ? " -> " : "", qp_state_name(path[i]));
+	putchar('\n');
+}
+
+static void print_targets(enum ibv_qp_type type, enum ibv_qp_state from)
+{
+	const char *comma = "";
+
+	for (int to = 0; to < QP_STATES; to++) {
+		if (!qp_transition(type, from, to))
+			continue;
+		printf("%s%s", comma, qp_state_name(to));
+		comma = ", ";
+	}
+	putchar('\n');
+}
+
+/* ---- 文字 --------------------------------------------------------------- */
+
+static void text_attribute(const struct qp_attr_info *info)
+{
+	printf("  %-20s %-14s ", info->name, qp_attr_source_name(info->source));
+	print_wrapped(38, info->members);
+	printf("      %s\n      %s\n", info->what, info->range);
+}
+
+static void text_attributes(int bits)
+{
+	size_t count;
+	const struct qp_attr_info *info = qp_attr_infos(&count);
+
+	for (size_t i = 0; i < count; i++)
+		if (info[i].bit & bits)
+			text_attribute(&info[i]);
+}
+
+static void text_row(enum ibv_qp_type type, size_t number,
+		     const struct qp_transition *row)
+{
+	const char *note = qp_transition_note(type, row->from, row->to);
+	char bits[512];
+
+	printf("%2zu  %s -> %s\n    required: ", number,
+	       qp_state_name(row->from), qp_state_name(row->to));
+	print_wrapped(14, bits_text(bits, sizeof(bits),
+				    IBV_QP_STATE | row->required, " "));
+	if (row->optional) {
+		printf("    optional: ");
+		print_wrapped(14, bits_text(bits, sizeof(bits), row->optional,
+					    " "));
+	}
+	printf("    ");
+	print_wrapped(4, qp_transition_text(row->from, row->to));
+	if (note) {
+		printf("    note: ");
+		print_wrapped(10, note);
+	}
+}
+
+static void text_type(enum ibv_qp_type type)
+{
+	size_t rows;
+	const struct qp_transition *row = qp_transitions(type, &rows);
+
+	printf("%s: %zu legal transitions, any other is EINVAL\n\n",
+	       qp_type_name(type), rows);
+	if (type == IBV_QPT_RC)
+		printf("%s\n", diagram);
+	for (size_t i = 0; i < rows; i++)
+		text_row(type, i + 1, &row[i]);
+	putchar('\n');
+}
+
+static void text_step(const struct request *ask,
+		      const struct qp_transition *row)
+{
+	const char *note = qp_transition_note(ask->type, row->from, row->to);
+
+	printf("%s %s -> %s: legal\n  ", qp_type_name(ask->type),
+	       qp_state_name(row->from), qp_state_name(row->to));
+	print_wrapped(2, qp_transition_text(row->from, row->to));
+	if (note) {
+		printf("  note: ");
+		print_wrapped(8, note);
+	}
+	printf("\nrequired\n");
+	text_attributes(row->required | IBV_QP_STATE);
+	printf("\noptional\n");
+	text_attributes(row->optional);
+	if (!row->optional)
+		printf("  none\n");
+}
+
+static void text_illegal(const struct request *ask)
+{
+	printf("%s %s -> %s: not legal, the kernel answers EINVAL\n",
+	       qp_type_name(ask->type), qp_state_name(ask->from),
+	       qp_state_name(ask->to));
+	printf("  legal from %s: ", qp_state_name(ask->from));
+	print_targets(ask->type, ask->from);
+	printf("  way to %s: ", qp_state_name(ask->to));
+	print_path(ask->type, ask->from, ask->to);
+}
+
+/* ---- Markdown ----------------------------------------------------------- */
+
+static void markdown_attributes(int bits)
+{
+	size_t count;
+	const struct qp_attr_info *info = qp_attr_infos(&count);
+
+	printf("| bit `IBV_QP_`… | member of `ibv_qp_attr` | who knows it | "
+	       "what it is | values |\n|---|---|---|---|---|\n");
+	for (size_t i = 0; i < count; i++)
+		if (info[i].bit & bits)
+			printf("| %s | %s | %s | %s | %s |\n", info[i].name,
+			       info[i].members,
+			       qp_attr_source_name(info[i].source),
+			       info[i].what, info[i].range);
+}
+
+static void markdown_row(enum ibv_qp_type type, const char *number,
+			 const struct qp_transition *row)
+{
+	const char *note = qp_transition_note(type, row->from, row->to);
+	char required[512], optional[512];
+
+	printf("| %s%s → %s | %s | %s | %s%s%s |\n", number,
+	       qp_state_name(row->from), qp_state_name(row->to),
+	       bits_text(required, sizeof(required), row->required, ", "),
+	       bits_text(optional, sizeof(optional), row->optional, ", "),
+	       qp_transition_text(row->from, row->to), note ? "; " : "",
+	       note ? note : "");
+}
+
+static void markdown_type(enum ibv_qp_type type)
+{
+	size_t rows;
+	const struct qp_transition *row = qp_transitions(type, &rows);
+	char number[32];
+
+	printf("**%s**: %zu legal transitions, any other is `EINVAL`\n\n",
+	       qp_type_name(type), rows);
+	if (type == IBV_QPT_RC)
+		printf("```text\n%s```\n\n", diagram);
+	printf("| # | from → to | required, besides STATE | optional | "
+	       "what happens |\n|---|---|---|---|---|\n");
+	for (size_t i = 0; i < rows; i++) {
+		snprintf(number, sizeof(number), "%zu | ", i + 1);
+		markdown_row(type, number, &row[i]);
+	}
+	putchar('\n');
+}
+
+static void markdown_step(const struct request *ask,
+			  const struct qp_transition *row)
+{
+	printf("| %s | required, besides STATE | optional | what happens |\n"
+	       "|---|---|---|---|\n",
+	       qp_type_name(ask->type));
+	markdown_row(ask->type, "", row);
+	putchar('\n');
+	markdown_attributes(IBV_QP_STATE | row->required | row->optional);
+}
+
+static void markdown_illegal(const struct request *ask)
+{
+	printf("**%s %s → %s**: not legal, the kernel answers `EINVAL`\n\n",
+	       qp_type_name(ask->type), qp_state_name(ask->from),
+	       qp_state_name(ask->to));
+	printf("- legal from %s: ", qp_state_name(ask->from));
+	print_targets(ask->type, ask->from);
+	printf("- way to %s: ", qp_state_name(ask->to));
+	print_path(ask->type, ask->from, ask->to);
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static json_t *json_names(int bits)
+{
+	json_t *names = json_array();
+	size_t count;
+	const struct qp_attr_info *info = qp_attr_infos(&count);
+
+	for (size_t i = 0; i < count; i++)
+		if (info[i].bit & bits)
+			json_array_append_new(names, json_string(info[i].name));
+	return names;
+}
+
+/* "a, b" 拆成数组。*/
+static json_t *json_members(const char *members)
+{
+	json_t *list = json_array();
+
+	while (*members) {
+		size_t length = strcspn(members, ",");
+
+		json_array_append_new(list, json_stringn(members, length));
+		members += length;
+		members += strspn(members, ", ");
+	}
+	return list;
+}
+
+static json_t *json_attributes(int bits)
+{
+	json_t *list = json_array();
+	size_t count;
+	const struct qp_attr_info *info = qp_attr_infos(&count);
+
+	for (size_t i = 0; i < count; i++) {
+		if (!(info[i].bit & bits))
+			continue;
+		json_array_append_new(
+			list,
+			json_pack("{s:s, s:i, s:o, s:s, s:s, s:s}", "name",
+				  info[i].name, "bit", info[i].bit, "members",
+				  json_members(info[i].members), "source",
+				  qp_attr_source_name(info[i].source), "what",
+				  info[i].what, "range", info[i].range));
+	}
+	return list;
+}
+
+static json_t *json_row(enum ibv_qp_type type, const struct qp_transition *row)
+{
+	int required = row->required | IBV_QP_STATE;
+
+	return json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:s?}", "from",
+			 qp_state_name(row->from), "to", qp_state_name(row->to),
+			 "required", json_names(required), "optional",
+			 json_names(row->optional), "required_mask", required,
+			 "optional_mask", row->optional, "what",
+			 qp_transition_text(row->from, row->to), "note",
+			 qp_transition_note(type, row->from, row->to));
+}
+
+static json_t *json_rows(enum ibv_qp_type type)
+{
+	json_t *list = json_array();
+	size_t rows;
+	const struct qp_transition *row = qp_transitions(type, &rows);
+
+	for (size_t i = 0; i < rows; i++)
+		json_array_append_new(list, json_row(type, &row[i]));
+	return json_pack("{s:s, s:o}", "type", qp_type_name(type),
+			 "transitions", list);
+}
+
+static json_t *json_step(const struct request *ask,
+			 const struct qp_transition *row)
+{
+	int bits = IBV_QP_STATE | row->required | row->optional;
+	json_t *object = json_pack("{s:s, s:b}", "type",
+				   qp_type_name(ask->type), "legal", 1);
+
+	json_object_update_new(object, json_row(ask->type, row));
+	json_object_set_new(object, "attributes", json_attributes(bits));
+	return object;
+}
+
+static json_t *json_illegal(const struct request *ask)
+{
+	enum ibv_qp_state path[QP_PATH_MAX];
+	size_t length = qp_path(ask->type, ask->from, ask->to, path);
+	json_t *targets = json_array(), *way = json_array();
+
+	for (int to = 0; to < QP_STATES; to++)
+		if (qp_transition(ask->type, ask->from, to))
+			json_array_append_new(targets,
+					      json_string(qp_state_name(to)));
+	for (size_t i = 0; i < length; i++)
+		json_array_append_new(way, json_string(qp_state_name(path[i])));
+	return json_pack("{s:s, s:s, s:s, s:b, s:o, s:o}", "type",
+			 qp_type_name(ask->type), "from",
+			 qp_state_name(ask->from), "to", qp_state_name(ask->to),
+			 "legal", 0, "legal_from", targets, "path", way);
+}
+
+static int print_json(json_t *object)
+{
+	char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+
+	json_decref(object);
+	if (!text) {
+		report_error("free some memory", "the JSON cannot be built");
+		return 1;
+	}
+	puts(text);
+	free(text);
+	return 0;
+}
+
+/* ---- 一步、一种、全部 ----------------------------------------------------- */
+
+static int show_step(const struct request *ask)
+{
+	const struct qp_transition *row =
+		qp_transition(ask->type, ask->from, ask->to);
+	int rc = 0;
+
+	switch (ask->format) {
+	case FORMAT_TEXT:
+		row ? text_step(ask, row) : text_illegal(ask);
+		break;
+	case FORMAT_MARKDOWN:
+		row ? markdown_step(ask, row) : markdown_illegal(ask);
+		break;
+	case FORMAT_JSON:
+		rc = print_json(row ? json_step(ask, row) : json_illegal(ask));
+		break;
+	}
+	return rc || !row ? 1 : 0;
+}
+
+static int show_json(const enum ibv_qp_type *type, size_t types, int bits)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < types; i++)
+		json_array_append_new(list, json_rows(type[i]));
+	return print_json(json_pack("{s:o, s:o}", "types", list, "attributes",
+				    json_attributes(bits)));
+}
+
+static int show_types(const struct request *ask)
+{
+	const enum ibv_qp_type *type = &ask->type;
+	int bits = ALL_BITS;
+	size_t types = 1;
+
+	if (ask->one_type)
+		bits = bits_of_type(*type);
+	else
+		type = qp_types(&types);
+	if (ask->format == FORMAT_JSON)
+		return show_json(type, types, bits);
+	for (size_t i = 0; i < types; i++)
+		ask->format == FORMAT_TEXT ? text_type(type[i])
+					   : markdown_type(type[i]);
+	if (ask->format == FORMAT_TEXT) {
+		printf("attributes\n");
+		text_attributes(bits);
+	} else {
+		markdown_attributes(bits);
+	}
+	return 0;
+}
+
+/* ---- 命令行 ------------------------------------------------------------- */
+
+static void usage(void)
+{
+	printf("usage: qp_explain [--type TYPE] [--markdown | --json] "
+	       "[FROM TO]\n\n"
+	       "Print which transitions of a QP are legal and which attributes "
+	       "each one\nrequires and allows: the one from FROM to TO, those "
+	       "of one type, or all.\n\n"
+	       "  -t, --type TYPE  RC, UC, UD, XRC_INI, XRC_TGT (default: all; "
+	       "with FROM TO: RC)\n"
+	       "  -m, --markdown   tables for a page\n"
+	       "  -j, --json       one JSON object\n"
+	       "  -h, --help       print this and exit\n\n"
+	       "FROM, TO: RESET, INIT, RTR, RTS, SQD, SQE, ERR, in any case.\n"
+	       "Exit code: 0 done, 1 FROM -> TO is not legal, 2 wrong "
+	       "usage.\n");
+}
+
+static int wrong_usage(const char *what, const char *value)
+{
+	report_error("see qp_explain --help", "%s: %s", value, what);
+	return EXIT_USAGE;
+}
+
+/* 返回 -1 继续，否则是退出码。*/
+static int parse_option(struct request *ask, int c)
+{
+	enum format format = c == 'm' ? FORMAT_MARKDOWN : FORMAT_JSON;
+
+	switch (c) {
+	case 't':
+		ask->one_type = true;
+		if (!qp_type_by_name(optarg, &ask->type))
+			return wrong_usage("not RC, UC, UD, XRC_INI or XRC_TGT",
+					   optarg);
+		return -1;
+	case 'm':
+	case 'j':
+		if (ask->format != FORMAT_TEXT && ask->format != format)
+			return wrong_usage("choose one of them",
+					   "--markdown, --json");
+		ask->format = format;
+		return -1;
+	default:
+		usage();
+		return 0;
+	}
+}
+
+static int parse_states(struct request *ask, int count, char *const state[])
+{
+	if (!count)
+		return -1;
+	if (count != 2)
+		return wrong_usage("give FROM and TO, or neither", state[0]);
+	if (!qp_state_by_name(state[0], &ask->from))
+		return wrong_usage("not a state", state[0]);
+	if (!qp_state_by_name(state[1], &ask->to))
+		return wrong_usage("not a state", state[1]);
+	ask->one_step = true;
+	return -1;
+}
+
+static int parse(struct request *ask, int argc, char *argv[])
+{
+	static const struct option longs[] = {
+		{ "type", required_argument, NULL, 't' },
+		{ "markdown", no_argument, NULL, 'm' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	char value[256];
+	int c, rc;
+
+	*ask = (struct request){ .type = IBV_QPT_RC };
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, SHORT_OPTIONS, longs, NULL)) !=
+	       -1) {
+		if (c == ':' || c == '?')
+			return wrong_usage(wrong_option(c, argv, SHORT_OPTIONS,
+							value, sizeof(value)),
+					   value);
+		rc = parse_option(ask, c);
+		if (rc >= 0)
+			return rc;
+	}
+	return parse_states(ask, argc - optind, argv + optind);
+}
+
+int main(int argc, char *argv[])
+{
+	struct request ask;
+	int rc = parse(&ask, argc, argv);
+
+	if (rc < 0)
+		rc = ask.one_step ? show_step(&ask) : show_types(&ask);
+	return report_flush() ? 1 : rc;
+}
