@@ -318,6 +318,23 @@ END
 	assert_in "$(cat "$T/README.md")" '^````console$'
 }
 
+test_generated_markdown() {
+	make_tree
+	printf '| a | b |\n|---|---|\n| 1 | 2 |\n' >"$T/table"
+	printf '\n%s\n' '<!-- run raw=1 cat table -->' '<!-- /run -->' \
+		>>"$T/README.md"
+	docs fill
+	assertEquals "$out" 0 "$rc"
+	assert_in "$(tail -n 6 "$T/README.md")" '^. 1 . 2 .$'
+	assert_not_in "$(tail -n 6 "$T/README.md")" '```|cat table$'
+	docs check
+	assertEquals "$out" 0 "$rc"
+	sed -i 's/2/3/' "$T/table"
+	docs check
+	assertEquals 1 "$rc"
+	assert_in "$out" 'the run block has drifted'
+}
+
 test_a_command_runs_once() {
 	make_tree
 	sed -i 's/cat value/echo x >>count; cat count/' "$T"/*/01-a*/README.md \
@@ -350,11 +367,12 @@ test_blocks_must_match() {
 	docs check
 	assertEquals 1 "$rc"
 	assert_in "$out" 'region common/a.c inner, but region common/a.c outer'
-	sed -i 's/a.c inner/a.c outer/; s/run cat value/run cat ./&' \
+	sed -i 's/a.c inner/a.c outer/; s|run cat value|run cat ./value|' \
 		"$T/docs-zh/01-a.md"
 	docs fill
 	docs check
 	assertEquals 1 "$rc"
+	assert_in "$out" 'run cat ./value'
 }
 
 test_pages_come_in_pairs() {
