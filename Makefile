@@ -8,6 +8,7 @@
 #   demo       a server and a client over a real Soft-RoCE device, side by side
 #   test       every test; the last line counts them
 #   bench      our programs against perftest, iperf3 and others, as ratios
+#   faults     make each mistake of the catalogue, see the explainer name it
 #   mutants    put each known fault back and see the tests catch it
 #   docs       fill code and real output into the READMEs and docs-zh
 #   deps       install the Debian packages that are missing
@@ -41,12 +42,15 @@ say = @echo "  $(1)	$@"
 endif
 
 # What each program is made of; common/ comes to all of them as one library.
-PROGRAMS := rdma_server rdma_client test_connection qp_explain
+PROGRAMS := rdma_server rdma_client test_connection qp_explain qptrace-report \
+            faults
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
 sources_test_connection := client/test_connection.c
 sources_qp_explain := labs/qp_explain.c
+sources_qptrace-report := $(wildcard labs/recorder/report_*.c)
+sources_faults := $(wildcard labs/faults/*.c)
 $(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
 
 # The teaching NCCL net plugin, and one whose handles differ between the API
@@ -54,7 +58,7 @@ $(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
 PLUGINS  := libnccl-net-lab.so libnccl-net-mixed.so
 
 .PHONY: all
-all: $(addprefix $(BUILD)/,$(PROGRAMS) $(LESSONS) $(PLUGINS))
+all: $(addprefix $(BUILD)/,$(PROGRAMS) $(LESSONS) $(PLUGINS) libqptrace.so)
 
 .PHONY: test_connection
 test_connection: $(BUILD)/test_connection $(addprefix $(BUILD)/,$(PLUGINS))
@@ -79,6 +83,18 @@ $(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
 	$(call say,SO)
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) $(SAN) -fPIC \
 		-fvisibility=hidden -shared -o $@ $(filter %.c,$^)
+
+# The recorder is preloaded into anything, so it shows nothing but verbs.
+TRACE := $(filter-out labs/recorder/report_%,$(wildcard labs/recorder/*.c)) \
+         $(wildcard common/explain*.c common/qp_table*.c) common/report.c
+$(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h) \
+		labs/recorder/qptrace.map
+	@mkdir -p $(@D)
+	$(call say,SO)
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) -fPIC \
+		-fvisibility=hidden -shared -Wl,-z,defs \
+		-Wl,--version-script=labs/recorder/qptrace.map -o $@ \
+		$(filter %.c,$^) -libverbs -ldl -lpthread
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -115,6 +131,12 @@ bench:
 	labs/deps.sh build lab bench
 	$(MAKE) all
 	labs/bench
+
+.PHONY: faults
+faults:
+	labs/deps.sh build lab
+	$(MAKE) all
+	labs/faults/run
 
 .PHONY: mutants
 mutants: deps

@@ -245,16 +245,21 @@ static struct ibv_device *pick_device(struct ibv_device **list,
 }
 // endregion pick-device
 
-static int no_device(const char *name, int count)
+static int no_device(const char *name, int count, int err)
 {
-	if (name && count)
+	char next[EXPLAIN_NEXT_SIZE];
+	struct explanation why;
+
+	if (name && count) {
 		report_error("list the devices with build/01-device-open or "
 			     "`rdma link`",
 			     "no RDMA device is named \"%s\"", name);
-	else
-		report_error("make one with labs/rxe.sh setup, or run inside "
-			     "the lab: labs/lab run COMMAND",
-			     "there is no RDMA device on this machine");
+		return -ENODEV;
+	}
+	why = explain_device_list(err);
+	report_error(explain_next(next, &why),
+		     "there is no RDMA device on this machine%s%s",
+		     why.cause[0] ? ": " : "", why.cause);
 	return -ENODEV;
 }
 
@@ -273,15 +278,15 @@ int rdma_open_device(struct rdma_resources *res,
 	 */
 	list = ibv_get_device_list(&count);
 	if (!list && errno == ENOSYS) /* ib_uverbs 没有装载：一个设备也没有 */
-		return no_device(config->device_name, 0);
+		return no_device(config->device_name, 0, ENOSYS);
 	if (!list)
-		return verb_failed(errno, (struct explanation){ 0 },
+		return verb_failed(errno, explain_device_list(errno),
 				   "ibv_get_device_list()");
 	device = pick_device(list, config->device_name);
 	if (device)
 		rc = open_one(res, device, config->gid_index);
 	else
-		rc = no_device(config->device_name, count);
+		rc = no_device(config->device_name, count, 0);
 	/*
 	 * 打开之后列表就可以释放：context 自己持有设备的引用。反过来，先释放
 	 * 列表再 open 则是 use-after-free。

@@ -1,367 +1,208 @@
 // SPDX-License-Identifier: MIT
 /*
- * explain.c —— 把 errno 和 wc_status 翻译成“原因 + 下一步”
+ * explain.c —— 把 errno 和 wc_status 翻译成“原因 + 下一步 + 证据”
  *
  * 内核对一次错误的 ibv_modify_qp 只回一个 EINVAL；对一次失败的 SEND 只给一个
- * status = 12。这里的每一句解释都来自内核源码，并且在 rxe 上实测复现过；凡是
- * 有两种可能的，两种都说，并说明怎样区分，绝不猜测。
+ * status = 12。explain_*.c 里的每一句解释都来自内核源码，并且在 rxe 上实测复现过；
+ * 凡是有两种可能的，两种都说，并说明怎样区分，绝不猜测。
+ *
+ * 这个文件是底座：怎样造一条解释、怎样印出来。各类调用各有一个文件：
+ *
+ *	explain_net.c        内核的路由表与邻居表怎么看一个地址（netlink）
+ *	explain_peer.c       对端的 QP 若就在本机的内核里，看一眼它
+ *	explain_path.c       RTR 的地址检查：GID、网卡、路由、邻居
+ *	explain_accepted.c   内核收下了、以后却会出事的值；两端说法不一
+ *	explain_verbs.c      设备列表、open、reg_mr、create_*、destroy_*
+ *	explain_post.c       post_send、post_recv
+ *	explain_modify_qp.c  状态机
+ *	explain_status.c     每一个 wc_status 的含义
+ *	explain_request.c    从 WR 与 MR 就能证明的原因
+ *	explain_wc.c         一个失败的 completion
+ *	explain_silence.c    一直没有 completion
  */
-#include "explain.h"
-
-#include "qp_table.h"
+#include "explain_parts.h"
 #include "report.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* rxe 在 ibv_query_device 里报的厂商号：三个字节全 1，真网卡没有这个号。*/
+#define RXE_VENDOR_ID 0xffffff
+
+bool explain_is_on(void)
+{
+	const char *value = getenv("RDMA_EXPLAIN");
+
+	return !value || strcmp(value, "0") != 0;
+}
+
+const char *explain_next(char out[EXPLAIN_NEXT_SIZE],
+			 const struct explanation *why)
+{
+	const char *line = why->seen;
+	size_t used;
+
+	if (!why->next[0] && !why->seen[0])
+		return NULL;
+	used = (size_t)snprintf(out, EXPLAIN_NEXT_SIZE, "%s",
+				why->next[0] ? why->next
+					     : "see what was found:");
+	while (*line && used < EXPLAIN_NEXT_SIZE) {
+		size_t len = strcspn(line, "\n");
+
+		used += (size_t)snprintf(out + used, EXPLAIN_NEXT_SIZE - used,
+					 "\n seen: %.*s", (int)len, line);
+		line += len + (line[len] == '\n');
+	}
+	return out;
+}
 
 int verb_failed(int err, struct explanation why, const char *fmt, ...)
 {
+	char next[EXPLAIN_NEXT_SIZE];
 	const char *name;
 	char call[512];
 	va_list ap;
 
 	if (err <= 0)
 		err = EIO;
+	if (!explain_is_on())
+		why = no_idea();
 	name = strerrorname_np(err);
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);
 	va_end(ap);
-	report_error(why.next[0] ? why.next : NULL, "%s failed: %s (%d): %s",
-		     call, name ? name : "unknown error", err,
+	report_error(explain_next(next, &why), "%s failed: %s (%d): %s", call,
+		     name ? name : "unknown error", err,
 		     why.cause[0] ? why.cause : strerror(err));
 	return -err;
 }
 
-struct explanation explain_open_device(int err)
+struct explanation because(const char *id, const char *next, const char *fmt,
+			   ...)
 {
-	switch (err) {
-	case EACCES:
-	case EPERM:
-		return (struct explanation){
-			"this user may not open /dev/infiniband/uverbsN",
-			"run as root, or give the node mode 0666 by a udev "
-			"rule",
-		};
-	case ENOENT:
-	case ENODEV:
-	case ENXIO:
-		return (struct explanation){
-			"the device is listed in sysfs but has no usable "
-			"/dev/infiniband/uverbsN node",
-			"load ib_uverbs; in a container pass "
-			"--device /dev/infiniband",
-		};
-	}
-	return (struct explanation){ 0 };
-}
-
-struct explanation explain_reg_mr(int err)
-{
-	switch (err) {
-	case ENOMEM:
-		return (struct explanation){
-			"the pages would exceed RLIMIT_MEMLOCK, or memory is "
-			"short",
-			"compare `ulimit -l` (KiB) with the size asked for; "
-			"raise it or ask for less",
-		};
-	case EFAULT:
-		return (struct explanation){
-			"the address range is not mapped, or is read-only "
-			"while LOCAL_WRITE was asked for",
-			"register memory from malloc or mmap with PROT_WRITE",
-		};
-	case EINVAL:
-		return (struct explanation){
-			"length 0, or REMOTE_WRITE/REMOTE_ATOMIC without "
-			"LOCAL_WRITE",
-			"add IBV_ACCESS_LOCAL_WRITE, check the length",
-		};
-	}
-	return (struct explanation){ 0 };
-}
-
-struct explanation explain_create_cq(int err)
-{
-	if (err == EINVAL)
-		return (struct explanation){
-			"cqe is 0 or above the device's max_cqe, or "
-			"comp_vector is out of range",
-			"compare with max_cqe of ibv_devinfo -v",
-		};
-	return (struct explanation){ 0 };
-}
-
-struct explanation explain_create_qp(int err)
-{
-	switch (err) {
-	case EINVAL:
-		return (struct explanation){
-			"a queue size, an SGE count or max_inline_data is "
-			"above what the device can do",
-			"compare ibv_qp_cap with max_qp_wr and max_sge of "
-			"ibv_devinfo -v",
-		};
-	case ENOMEM:
-		return (struct explanation){
-			"no memory for the queues, or the device is out of QPs",
-			"see `rdma resource` for QPs that somebody left behind",
-		};
-	case EOPNOTSUPP:
-	case EPERM:
-		return (struct explanation){
-			"the device does not offer this QP type to this user",
-			"use RC, UC or UD",
-		};
-	}
-	return (struct explanation){ 0 };
-}
-
-struct explanation explain_destroy(int err)
-{
-	if (err == EBUSY)
-		return (struct explanation){
-			"another object still uses it",
-			"destroy in reverse order: QP, CQ, channel, MR, PD, "
-			"device",
-		};
-	return (struct explanation){ 0 };
-}
-
-struct explanation explain_post(int err)
-{
-	switch (err) {
-	case EINVAL:
-		return (struct explanation){
-			"the QP is in too early a state (receives need INIT, "
-			"sends need RTS), or num_sge or an inline length is "
-			"too large",
-			"query the QP's state with ibv_query_qp; on rxe the "
-			"refused send stays in the ring and runs after RTS",
-		};
-	case ENOMEM:
-		return (struct explanation){
-			"the work queue is full",
-			"poll completions before posting more; unsignaled "
-			"sends are freed only by a later signaled one",
-		};
-	}
-	return (struct explanation){ 0 };
-}
-
-static struct explanation because(const char *next, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static struct explanation because(const char *next, const char *fmt, ...)
-{
-	struct explanation why;
+	struct explanation why = { 0 };
 	va_list ap;
 
+	/* 总开关只有这一处：关掉之后，谁也造不出一条解释来。*/
+	if (!explain_is_on())
+		return why;
 	va_start(ap, fmt);
 	vsnprintf(why.cause, sizeof(why.cause), fmt, ap);
 	va_end(ap);
 	snprintf(why.next, sizeof(why.next), "%s", next ? next : "");
+	why.id = id;
 	return why;
 }
 
-static bool is_ipv4_mapped(const union ibv_gid *gid)
+void restore_errno(const int *kept)
+{
+	errno = *kept;
+}
+
+void also_seen(struct explanation *why, const char *fmt, ...)
+{
+	size_t used = strlen(why->seen);
+	char line[300];
+	va_list ap;
+	int n;
+
+	if (!why->cause[0])
+		return;
+	va_start(ap, fmt);
+	n = vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	/* 半行证据比没有更糟：放不下就整行不要。*/
+	if (n < 0 || (size_t)n >= sizeof(line) ||
+	    used + (size_t)n + 2 > sizeof(why->seen))
+		return;
+	snprintf(why->seen + used, sizeof(why->seen) - used, "%s%s",
+		 used ? "\n" : "", line);
+}
+
+bool explained_as(const struct explanation *why, const char *id)
+{
+	return why->id && !strcmp(why->id, id);
+}
+
+const char *explain_gid(char out[EXPLAIN_GID_SIZE], const union ibv_gid *gid)
+{
+	if (!inet_ntop(AF_INET6, gid->raw, out, EXPLAIN_GID_SIZE))
+		snprintf(out, EXPLAIN_GID_SIZE, "?");
+	return out;
+}
+
+bool gid_is_ipv4(const union ibv_gid *gid)
 {
 	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
 
 	return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
 }
 
-/* 状态机本身的检查（ib_modify_qp_is_ok）。没有毛病则 cause 为空串。*/
-static struct explanation
-explain_transition(enum ibv_qp_state from, enum ibv_qp_state to, int attr_mask)
+bool gid_is_zero(const union ibv_gid *gid)
 {
-	const struct qp_transition *row = qp_rc_transition(from, to);
-	int given = attr_mask & ~IBV_QP_STATE;
-	char bits[256];
+	static const union ibv_gid zero;
 
-	if (!row)
-		return because("go RESET -> INIT -> RTR -> RTS one step at a "
-			       "time; ERR leads only to RESET",
-			       "the QP is in %s, and there is no way from %s "
-			       "to %s",
-			       qp_state_name(from), qp_state_name(from),
-			       qp_state_name(to));
-	if (row->required & ~given)
-		return because("add the missing bits to attr_mask and fill "
-			       "their fields",
-			       "%s -> %s also requires %s", qp_state_name(from),
-			       qp_state_name(to),
-			       qp_mask_text(bits, sizeof(bits),
-					    row->required & ~given));
-	given &= ~(row->required | row->optional);
-	if (given)
-		return because("take these bits out of attr_mask",
-			       "%s -> %s does not allow %s",
-			       qp_state_name(from), qp_state_name(to),
-			       qp_mask_text(bits, sizeof(bits), given));
-	return because(NULL, "%s", "");
+	return memcmp(gid->raw, zero.raw, sizeof(zero.raw)) == 0;
 }
 
-/* 值的检查：按内核检查它们的先后，第一个不对的就是原因。*/
-static struct explanation
-explain_values(struct ibv_qp *qp, const struct ibv_qp_attr *attr, int attr_mask)
+bool peek_at_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		struct ibv_qp_init_attr *init)
 {
-	const struct ibv_ah_attr *ah = &attr->ah_attr;
-	union ibv_gid mine;
+	enum ibv_qp_state remembered = qp->state;
 
-	if ((attr_mask & IBV_QP_PORT) && attr->port_num != 1)
-		return because("ports count from 1; rxe has only port 1",
-			       "port_num %u is not a port of this device",
-			       attr->port_num);
-	if ((attr_mask & IBV_QP_AV) && !ah->is_global)
-		return because("set ah_attr.is_global = 1 and "
-			       "ah_attr.grh.dgid, sgid_index, hop_limit",
-			       "the address vector has no GRH (is_global = 0), "
-			       "which RoCE always needs");
-	if ((attr_mask & IBV_QP_AV) &&
-	    !ibv_query_gid(qp->context, ah->port_num, ah->grh.sgid_index,
-			   &mine) &&
-	    is_ipv4_mapped(&mine) != is_ipv4_mapped(&ah->grh.dgid))
-		return because("choose a GID index of the same kind on both "
-			       "sides",
-			       "my GID (index %u) is %s, the peer's is %s",
-			       ah->grh.sgid_index,
-			       is_ipv4_mapped(&mine) ? "IPv4-mapped" : "IPv6",
-			       is_ipv4_mapped(&mine) ? "IPv6" : "IPv4-mapped");
-	if ((attr_mask & IBV_QP_PATH_MTU) &&
-	    (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
-		return because("use IBV_MTU_256 (1) ... IBV_MTU_4096 (5), not "
-			       "bytes",
-			       "path_mtu %d is not a value of enum ibv_mtu",
-			       (int)attr->path_mtu);
-	return because(NULL, "%s", "");
+	/*
+	 * ibv_query_qp 会顺手改写缓存 qp->state。解释器只看不动：被解释的程序（也许
+	 * 是别人的）不该因为有人看了一眼就换了一种行为。
+	 */
+	memset(attr, 0, sizeof(*attr));
+	memset(init, 0, sizeof(*init));
+	if (ibv_query_qp(qp, attr, mask, init))
+		return false;
+	if (qp->state == attr->qp_state)
+		qp->state = remembered;
+	return true;
 }
 
-/*
- * EINVAL 是 modify_qp 里最没有信息量的错误：三层代码（uverbs、ib_core、驱动）
- * 都用它。内核先查值和地址，最后才查状态机；这里照同样的次序逐条排除。
- */
-static struct explanation explain_modify_einval(struct ibv_qp *qp,
-						const struct ibv_qp_attr *attr,
-						int attr_mask)
+bool device_is_rxe(struct ibv_context *context)
 {
-	struct explanation why = explain_values(qp, attr, attr_mask);
-	struct ibv_qp_init_attr init;
-	struct ibv_qp_attr now;
+	struct ibv_device_attr attr;
 
-	if (why.cause[0])
-		return why;
-	if (!(attr_mask & IBV_QP_STATE))
-		return because("add IBV_QP_STATE",
-			       "the mask lacks IBV_QP_STATE, so no transition "
-			       "was asked for");
-	if (qp->qp_type == IBV_QPT_RC && !(attr_mask & IBV_QP_CUR_STATE) &&
-	    !ibv_query_qp(qp, &now, IBV_QP_STATE, &init))
-		why = explain_transition(now.qp_state, attr->qp_state,
-					 attr_mask);
-	if (why.cause[0])
-		return why;
-	return because("compare each attribute with ibv_modify_qp(3) and the "
-		       "device's limits (ibv_devinfo -v)",
-		       "the transition and its mask are legal, so a value is "
-		       "out of the device's range");
+	return !ibv_query_device(context, &attr) &&
+	       attr.vendor_id == RXE_VENDOR_ID;
 }
 
-struct explanation explain_modify_qp(struct ibv_qp *qp,
-				     const struct ibv_qp_attr *attr,
-				     int attr_mask, int err)
+const char *device_of(struct ibv_context *context)
 {
-	switch (err) {
-	case EINVAL:
-		return explain_modify_einval(qp, attr, attr_mask);
-	case ENODATA:
-		return because("list the GIDs (lesson 01) and choose a filled "
-			       "RoCE v2 slot",
-			       "slot %u of the GID table is empty",
-			       attr->ah_attr.grh.sgid_index);
-	case ENETUNREACH:
-		return because("ip link; ip -6 route get ADDRESS",
-			       "the network device behind my GID is down, or "
-			       "there is no IPv6 route to the peer's GID");
-	case ETIMEDOUT:
-		return because("ping the peer's GID address through the "
-			       "network device of my GID; both GIDs must be on "
-			       "one network",
-			       "the peer's MAC address could not be resolved "
-			       "(ARP or ND got no answer for a second, or "
-			       "there is no route)");
-	case ENODEV:
-		return because("use the address of an RDMA network device for "
-			       "both sides",
-			       "the peer's GID routes to a network device that "
-			       "has no RDMA device, such as loopback");
-	case EPERM:
-		return because("use a QKEY below 0x80000000",
-			       "a QKEY with its top bit set needs CAP_NET_RAW");
-	}
-	return because(NULL, "%s", "");
+	return ibv_get_device_name(context->device);
 }
 
-struct explanation explain_wc_status(enum ibv_wc_status status)
+unsigned int explain_mtu_bytes(unsigned int mtu)
 {
-	switch (status) {
-	case IBV_WC_LOC_LEN_ERR:
-		return (struct explanation){
-			"the message is longer than the receive buffer",
-			"post larger receives, or send less",
-		};
-	case IBV_WC_LOC_QP_OP_ERR:
-		return (struct explanation){
-			"this side's work request is wrong: on rxe a bad lkey, "
-			"or a receive buffer smaller than the message",
-			"compare lkey, address and length with the MR",
-		};
-	case IBV_WC_LOC_PROT_ERR:
-		return (struct explanation){
-			"this side's buffer is not covered by the lkey",
-			"compare address and length of the SGE with the MR",
-		};
-	case IBV_WC_WR_FLUSH_ERR:
-		return (struct explanation){
-			"the QP is in ERR and this request was only flushed",
-			"look for the first bad completion before this one; "
-			"rxe of Linux 6.12 hides local causes behind a flush",
-		};
-	case IBV_WC_REM_INV_REQ_ERR:
-		return (struct explanation){
-			"the peer refused the request: QP access flags, "
-			"message too long, or the path MTUs differ",
-			"look at the peer's qp_access_flags and path_mtu",
-		};
-	case IBV_WC_REM_ACCESS_ERR:
-		return (struct explanation){
-			"the peer's rkey does not allow this access",
-			"compare rkey, remote address, length and the access "
-			"flags of the peer's MR",
-		};
-	case IBV_WC_REM_OP_ERR:
-		return (struct explanation){
-			"the peer could not carry it out: its own receive "
-			"request is bad (on rxe also: too small)",
-			"look at the peer's completions",
-		};
-	case IBV_WC_RETRY_EXC_ERR:
-		return (struct explanation){
-			"no ACK came back: the peer's QP is gone or in another "
-			"state, QPN, PSN or GID do not match, UDP port 4791 is "
-			"blocked, or (rxe of Linux 6.1) no receive was posted",
-			"compare QPN, PSN and GID as both sides printed them; "
-			"see the peer's state with `rdma resource show qp`",
-		};
-	case IBV_WC_RNR_RETRY_EXC_ERR:
-		return (struct explanation){
-			"the peer had no receive posted",
-			"post receives before telling the peer that you are "
-			"ready",
-		};
-	default:
-		return because(NULL, "%s", ibv_wc_status_str(status));
-	}
+	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
+}
+
+const char *explain_opcode(enum ibv_wr_opcode opcode)
+{
+	static const char *const names[] = {
+		[IBV_WR_RDMA_WRITE] = "RDMA_WRITE",
+		[IBV_WR_RDMA_WRITE_WITH_IMM] = "RDMA_WRITE_WITH_IMM",
+		[IBV_WR_SEND] = "SEND",
+		[IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM",
+		[IBV_WR_RDMA_READ] = "RDMA_READ",
+		[IBV_WR_ATOMIC_CMP_AND_SWP] = "ATOMIC_CMP_AND_SWP",
+		[IBV_WR_ATOMIC_FETCH_AND_ADD] = "ATOMIC_FETCH_AND_ADD",
+		[IBV_WR_LOCAL_INV] = "LOCAL_INV",
+		[IBV_WR_BIND_MW] = "BIND_MW",
+		[IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV",
+		[IBV_WR_TSO] = "TSO",
+	};
+
+	if ((unsigned int)opcode >= sizeof(names) / sizeof(names[0]))
+		return "an unknown opcode";
+	return names[opcode];
 }

@@ -16,6 +16,7 @@
 #include "explain.h"
 #include "qp_table.h"
 #include "rdma_common.h"
+#include "report.h"
 
 #include <errno.h>
 #include <string.h>
@@ -35,6 +36,24 @@ enum {
 	HOP_LIMIT = 64,	      /* IP TTL；1 过不了路由器 */
 };
 
+/*
+ * 返回 0 不等于值都对：rxe 对很多坏值照收不误，几秒后才表现为“没有 completion”。
+ * 趁现在还知道是谁给的，先警告。
+ */
+static void warn_of_accepted(struct rdma_resources *res,
+			     const struct ibv_qp_attr *attr, int mask,
+			     enum ibv_qp_state from)
+{
+	struct explanation found[EXPLAIN_MOST];
+	size_t n = explain_accepted(res->qp, attr, mask, from, found,
+				    EXPLAIN_MOST);
+
+	for (size_t i = 0; i < n; i++)
+		report_warning(found[i].next, "ibv_modify_qp(QP %u, %s): %s",
+			       res->qp->qp_num, qp_state_name(attr->qp_state),
+			       found[i].cause);
+}
+
 static int modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
 		  int mask)
 {
@@ -43,8 +62,10 @@ static int modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
 	/* ibv_modify_qp 返回错误码本身；此时 errno 可能是陈旧的，不要看它。*/
 	int err = ibv_modify_qp(res->qp, attr, mask);
 
-	if (!err)
+	if (!err) {
+		warn_of_accepted(res, attr, mask, from);
 		return 0;
+	}
 	return verb_failed(err, explain_modify_qp(res->qp, attr, mask, err),
 			   "ibv_modify_qp(QP %u, %s -> %s, mask %s)",
 			   res->qp->qp_num, qp_state_name(from),

@@ -101,7 +101,10 @@ static int create_mr(struct rdma_resources *res,
 	memset(res->buf, 0, res->buf_size);
 	res->mr = ibv_reg_mr(res->pd, res->buf, res->buf_size, access);
 	if (!res->mr)
-		return verb_failed(errno, explain_reg_mr(errno),
+		return verb_failed(errno,
+				   explain_reg_mr_call(res->pd, res->buf,
+						       res->buf_size, access,
+						       errno),
 				   "ibv_reg_mr(%s, %zu bytes)",
 				   device_name(res), res->buf_size);
 	return 0;
@@ -127,9 +130,10 @@ static int create_cq(struct rdma_resources *res,
 	}
 	res->cq = ibv_create_cq(res->context, cqe, NULL, res->channel, 0);
 	if (!res->cq)
-		return verb_failed(errno, explain_create_cq(errno),
-				   "ibv_create_cq(%s, cqe %d)",
-				   device_name(res), cqe);
+		return verb_failed(
+			errno,
+			explain_create_cq_call(res->context, cqe, 0, errno),
+			"ibv_create_cq(%s, cqe %d)", device_name(res), cqe);
 	return 0;
 }
 // endregion create-cq
@@ -154,10 +158,10 @@ static int create_qp(struct rdma_resources *res)
 
 	res->qp = ibv_create_qp(res->pd, &init);
 	if (!res->qp)
-		return verb_failed(errno, explain_create_qp(errno),
-				   "ibv_create_qp(%s, RC, %u send, %u recv)",
-				   device_name(res), res->send_slots,
-				   res->recv_slots);
+		return verb_failed(
+			errno, explain_create_qp_call(res->pd, &init, errno),
+			"ibv_create_qp(%s, RC, %u send, %u recv)",
+			device_name(res), res->send_slots, res->recv_slots);
 	/* init.cap 被改写成实际给的值，往往比要的多；以它为准。*/
 	res->max_inline = init.cap.max_inline_data;
 	return 0;

@@ -70,12 +70,13 @@ static void set_nodelay(int sock)
 static int listen_failed(int err, uint16_t port)
 {
 	static const struct explanation in_use = {
-		"another process listens on this port",
-		"choose another port, or find that process with ss -ltnp",
+		.cause = "another process listens on this port",
+		.next = "choose another port, or find that process with ss "
+			"-ltnp",
 	};
 	static const struct explanation denied = {
-		"ports below 1024 need root",
-		"choose a port above 1023",
+		.cause = "ports below 1024 need root",
+		.next = "choose a port above 1023",
 	};
 
 	if (err == EADDRINUSE)
@@ -194,12 +195,12 @@ static bool worth_retrying(int rc)
 static int connect_failed(int rc, const char *server, uint16_t port)
 {
 	static const struct explanation refused = {
-		"no server listened there before the deadline",
-		"start the server first; compare address and port",
+		.cause = "no server listened there before the deadline",
+		.next = "start the server first; compare address and port",
 	};
 	static const struct explanation silent = {
-		"no answer before the deadline",
-		"ping the address; a firewall may drop the TCP port",
+		.cause = "no answer before the deadline",
+		.next = "ping the address; a firewall may drop the TCP port",
 	};
 
 	if (rc == -EINTR)

@@ -43,7 +43,7 @@ int post_receive(struct rdma_resources *res, uint32_t slot)
 
 	if (!err)
 		return 0;
-	return verb_failed(err, explain_post(err),
+	return verb_failed(err, explain_post_recv(res->qp, &wr, err),
 			   "ibv_post_recv(QP %u, slot %u, %u bytes)",
 			   res->qp->qp_num, slot, res->msg_size);
 }
@@ -79,7 +79,7 @@ int post_send(struct rdma_resources *res, uint32_t slot, uint32_t length,
 	err = ibv_post_send(res->qp, &wr, &bad);
 	if (!err)
 		return 0;
-	return verb_failed(err, explain_post(err),
+	return verb_failed(err, explain_post_send(res->qp, &wr, err),
 			   "ibv_post_send(QP %u, slot %u, %u bytes)",
 			   res->qp->qp_num, slot, length);
 }
@@ -94,28 +94,67 @@ static const char *wr_kind(uint64_t wr_id)
 	return NULL;
 }
 
-static int bad_status(const struct ibv_wc *wc)
+// region explain-status
+/*
+ * 把自己知道的都交给解释器：这个 slot 的 buffer 与 MR。它据此排除“lkey 不对”这一类
+ * 原因，再去看对端。出错的 CQE 里只有 wr_id、status、qp_num、vendor_err 可信，别读
+ * opcode：是 send 还是 receive，看 wr_id。
+ */
+static struct explanation explain_slot(struct rdma_resources *res,
+				       const struct ibv_wc *wc, uint64_t wr_id,
+				       int64_t wait_ms)
 {
-	struct explanation why = explain_wc_status(wc->status);
-	const char *kind = wr_kind(wc->wr_id);
+	const struct explain_mr mr = { .pd = res->pd,
+				       .addr = (uintptr_t)res->mr->addr,
+				       .length = res->mr->length,
+				       .lkey = res->mr->lkey,
+				       .rkey = res->mr->rkey,
+				       .access = IBV_ACCESS_LOCAL_WRITE };
+	const bool received = (wr_id >> 32) == (WR_ID_RECV(0) >> 32);
+	const uint32_t slot = WR_ID_SLOT(wr_id);
+	struct ibv_sge sge = { .length = res->msg_size, .lkey = res->mr->lkey };
+	const struct ibv_recv_wr recv = { .sg_list = &sge, .num_sge = 1 };
+	const struct ibv_send_wr send = { .sg_list = &sge,
+					  .num_sge = 1,
+					  .opcode = IBV_WR_SEND,
+					  .send_flags = IBV_SEND_SIGNALED };
+	struct explain_request request = { .polled = res->cq,
+					   .local = &mr,
+					   .n_local = 1 };
 
-	/* 出错的 CQE 里只有 wr_id、status、qp_num、vendor_err 可信，别读 opcode。*/
-	report_error(why.next[0] ? why.next : NULL,
+	if (wr_kind(wr_id)) {
+		request.recv = received ? &recv : NULL;
+		request.send = received ? NULL : &send;
+		sge.addr = (uintptr_t)(received ? recv_slot(res, slot)
+						: send_slot(res, slot));
+	}
+	return wc ? explain_completion(res->qp, wc, &request)
+		  : explain_silence(res->qp, &request, wait_ms);
+}
+
+static int bad_status(struct rdma_resources *res, const struct ibv_wc *wc)
+{
+	struct explanation why = explain_slot(res, wc, wc->wr_id, 0);
+	const char *kind = wr_kind(wc->wr_id);
+	char next[EXPLAIN_NEXT_SIZE];
+
+	report_error(explain_next(next, &why),
 		     "the %s of slot %u on QP %u completed with %s (%d): %s",
 		     kind ? kind : "request", WR_ID_SLOT(wc->wr_id), wc->qp_num,
 		     ibv_wc_status_str(wc->status), wc->status, why.cause);
 	return -EIO;
 }
+// endregion explain-status
 
 // region check-completion
 /* status、wr_id、opcode 三者都要对，才算是“我的那个请求成功了”。*/
-static int check_completion(const struct ibv_wc *wc)
+static int check_completion(struct rdma_resources *res, const struct ibv_wc *wc)
 {
 	enum ibv_wc_opcode expected = IBV_WC_SEND;
 	const char *kind = wr_kind(wc->wr_id);
 
 	if (wc->status != IBV_WC_SUCCESS)
-		return bad_status(wc);
+		return bad_status(res, wc);
 	if ((wc->wr_id >> 32) == (WR_ID_RECV(0) >> 32))
 		expected = IBV_WC_RECV;
 	if (kind && wc->opcode == expected)
@@ -127,20 +166,25 @@ static int check_completion(const struct ibv_wc *wc)
 }
 // endregion check-completion
 
-static int wait_expired(const struct rdma_resources *res, int rc,
+/* 一直没有 completion：没有 errno 也没有 status 可解释，只能去看 QP 和对端。*/
+static int wait_expired(struct rdma_resources *res, int rc, uint64_t wr_id,
 			int timeout_ms)
 {
+	char next[EXPLAIN_NEXT_SIZE];
+	struct explanation why = { 0 };
+
+	if (rc != -EINTR)
+		why = explain_slot(res, NULL, wr_id, timeout_ms);
 	if (rc == -EINTR)
 		report_error(NULL,
 			     "waiting for a completion on QP %u: stopped by a "
 			     "signal",
 			     res->qp->qp_num);
 	else
-		report_error("see `rdma resource show qp` on both sides: are "
-			     "both in RTS, do QPN and PSN match, and has the "
-			     "peer posted a receive?",
-			     "no completion on QP %u within %d ms",
-			     res->qp->qp_num, timeout_ms);
+		report_error(explain_next(next, &why),
+			     "no completion on QP %u within %d ms%s%s",
+			     res->qp->qp_num, timeout_ms,
+			     why.cause[0] ? ": " : "", why.cause);
 	return rc;
 }
 
@@ -200,8 +244,9 @@ static int idle_once(struct rdma_resources *res, unsigned int polls,
 }
 
 // region next-completion
-int next_completion(struct rdma_resources *res, struct ibv_wc *wc,
-		    int timeout_ms)
+/* @wr_id：等的是哪一个；0 是“随便哪个”，只用来解释为什么没有等到。*/
+static int await_completion(struct rdma_resources *res, struct ibv_wc *wc,
+			    uint64_t wr_id, int timeout_ms)
 {
 	int64_t deadline = 0;
 	unsigned int polls = 0;
@@ -211,16 +256,22 @@ int next_completion(struct rdma_resources *res, struct ibv_wc *wc,
 		int n = ibv_poll_cq(res->cq, 1, wc);
 
 		if (n > 0)
-			return check_completion(wc);
+			return check_completion(res, wc);
 		if (n < 0)
 			return verb_failed(errno, (struct explanation){ 0 },
 					   "ibv_poll_cq()");
 		rc = idle_once(res, ++polls, &deadline, timeout_ms);
 		if (rc == -ETIMEDOUT || rc == -EINTR)
-			return wait_expired(res, rc, timeout_ms);
+			return wait_expired(res, rc, wr_id, timeout_ms);
 		if (rc)
 			return rc;
 	}
+}
+
+int next_completion(struct rdma_resources *res, struct ibv_wc *wc,
+		    int timeout_ms)
+{
+	return await_completion(res, wc, 0, timeout_ms);
 }
 // endregion next-completion
 
@@ -242,7 +293,7 @@ int poll_completion(struct rdma_resources *res, uint64_t wr_id,
 		return 0;
 	}
 	for (;;) {
-		rc = next_completion(res, &got, timeout_ms);
+		rc = await_completion(res, &got, wr_id, timeout_ms);
 		if (rc)
 			return rc;
 		if (got.wr_id == wr_id)

@@ -82,9 +82,9 @@ assert_error() {
 	assertEquals "error lines of $1 in: $text" \
 		1 "$(grep -c '^error: ' <<<"$text")"
 	assert_in "$text" "$3" "$1:"
-	# Nothing but that line and at most one "next".
+	# Nothing but that line, at most one "next", and the evidence.
 	assertEquals "other lines of $1 in: $text" "" \
-		"$(grep -v '^error: \|^ next: ' <<<"$text")"
+		"$(grep -v '^error: \|^ next: \|^ seen: ' <<<"$text")"
 }
 
 # ---- in the lab

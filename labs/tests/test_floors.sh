@@ -15,6 +15,17 @@ arguments 0
 qp_table_data 0
 qp_table  0
 explain   0
+explain_net 0
+explain_peer 0
+explain_path 0
+explain_status 0
+explain_verbs 0
+explain_request 0
+explain_post 0
+explain_modify_qp 0
+explain_accepted 0
+explain_wc 0
+explain_silence 0
 lesson    0
 device    1
 resources 2

@@ -86,7 +86,7 @@ static int show_all_devices(void)
 	struct ibv_device **list = ibv_get_device_list(&count);
 
 	if (!list)
-		return verb_failed(errno, (struct explanation){ 0 },
+		return verb_failed(errno, explain_device_list(errno),
 				   "ibv_get_device_list()");
 	report_step("list the RDMA devices: %d found", count);
 	for (int i = 0; i < count && !rc; i++)

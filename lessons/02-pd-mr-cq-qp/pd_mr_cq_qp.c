@@ -57,9 +57,11 @@ static int break_access(struct rdma_resources *res)
 	mr = ibv_reg_mr(res->pd, res->buf, res->buf_size,
 			IBV_ACCESS_REMOTE_WRITE);
 	if (!mr)
-		return verb_failed(errno, explain_reg_mr(errno),
-				   "ibv_reg_mr(%zu bytes, REMOTE_WRITE)",
-				   res->buf_size);
+		return verb_failed(
+			errno,
+			explain_reg_mr_call(res->pd, res->buf, res->buf_size,
+					    IBV_ACCESS_REMOTE_WRITE, errno),
+			"ibv_reg_mr(%zu bytes, REMOTE_WRITE)", res->buf_size);
 	ibv_dereg_mr(mr);
 	report_fact("this device allows it");
 	return 0;

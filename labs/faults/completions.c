@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+/*
+ * completions.c —— post 成功了，completion 却是坏的
+ *
+ * 同一个 status 有许多来历：下面光是 12（没有 ACK）就有好几种。
+ */
+#include "faults.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* ---- 本端的 buffer -------------------------------------------------------- */
+
+static void lkey_wrong(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_SEND, 64);
+	rig->send_sge.lkey ^= 0xff00;
+	post_recv(rig, 64);
+	try_send(rig);
+}
+
+static void mr_gone(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_SEND, 64);
+	post_recv(rig, 64);
+	if (!ibv_dereg_mr(rig->a.mr))
+		rig->a.n_mrs = 0;
+	try_send(rig);
+}
+
+static void other_pd(struct rig *rig)
+{
+	struct ibv_pd *mine = rig->a.pd;
+	struct ibv_mr *mr;
+
+	rig->a.pd = ibv_alloc_pd(rig->a.context);
+	if (!rig->a.pd)
+		return;
+	mr = add_mr(&rig->a, rig->a.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
+	rig->a.pd = mine;
+	prepare_send(rig, IBV_WR_SEND, 64);
+	rig->send_sge.lkey = mr->lkey;
+	post_recv(rig, 64);
+	try_send(rig);
+}
+
+static void sge_outside(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_SEND, 128);
+	rig->send_sge.addr += BUFFER_BYTES - 64;
+	post_recv(rig, 128);
+	try_send(rig);
+}
+
+static void read_into_read_only(struct rig *rig)
+{
+	struct ibv_mr *mr = add_mr(&rig->a, rig->a.buf, 4096, 0);
+
+	prepare_send(rig, IBV_WR_RDMA_READ, 64);
+	rig->send_sge.lkey = mr->lkey;
+	try_send(rig);
+}
+
+static void read_inline(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_RDMA_READ, 16);
+	rig->send.send_flags |= IBV_SEND_INLINE;
+	try_send(rig);
+}
+
+/* ---- 对端的 receive ------------------------------------------------------- */
+
+static void recv_too_small(struct rig *rig)
+{
+	post_recv(rig, 64);
+	prepare_send(rig, IBV_WR_SEND, 128);
+	try_send(rig);
+}
+
+/* 同一件事，从接收方看：rxe 给 2，规范说是 1。*/
+static void recv_too_small_there(struct rig *rig)
+{
+	recv_too_small(rig);
+	wait_recv(rig, WAIT_MS);
+}
+
+static void recv_not_writable(struct rig *rig)
+{
+	struct ibv_mr *mr = add_mr(&rig->b, rig->b.buf, 4096, 0);
+
+	rig->recv_sge = (struct ibv_sge){ .addr = (uintptr_t)rig->b.buf,
+					  .length = 64,
+					  .lkey = mr->lkey };
+	post_recv(rig, 64);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_send(rig);
+	wait_recv(rig, WAIT_MS);
+}
+
+static void no_receive(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_send(rig);
+}
+
+static void no_receive_for_imm(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_RDMA_WRITE_WITH_IMM, 64);
+	try_send(rig);
+}
+
+/* ---- 对端的内存 ----------------------------------------------------------- */
+
+static void rkey_wrong(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
+	rig->send.wr.rdma.rkey ^= 0xff00;
+	try_send(rig);
+}
+
+static void write_past_end(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_RDMA_WRITE, 128);
+	rig->send.wr.rdma.remote_addr += BUFFER_BYTES - 64;
+	try_send(rig);
+}
+
+static void mr_lacks_write(struct rig *rig)
+{
+	struct ibv_mr *mr =
+		add_mr(&rig->b, rig->b.buf, 4096,
+		       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+
+	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
+	rig->send.wr.rdma.rkey = mr->rkey;
+	try_send(rig);
+}
+
+static void qp_lacks_write(struct rig *rig)
+{
+	rig->b.plan.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
+	try_send(rig);
+}
+
+static void read_depth_zero(struct rig *rig)
+{
+	rig->b.plan.max_dest_rd_atomic = 0;
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_RDMA_READ, 64);
+	try_send(rig);
+}
+
+/* path_mtu 两端不同：SEND 侥幸成功，多包的 WRITE 被拒。*/
+static void mtu_differs(struct rig *rig)
+{
+	rig->a.plan.path_mtu = IBV_MTU_2048;
+	rig->b.plan.path_mtu = IBV_MTU_1024;
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_RDMA_WRITE, 8000);
+	try_send(rig);
+}
+
+/* ---- 没有 ACK ------------------------------------------------------------- */
+
+static void wrong_qpn(struct rig *rig)
+{
+	rig->a.plan.dest_qp_num += 1000;
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_send(rig);
+}
+
+static void psn_differs(struct rig *rig)
+{
+	rig->b.plan.rq_psn += 500;
+	connect_ends(rig);
+	post_recv(rig, 64);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_send(rig);
+}
+
+/* 对端还没准备好。只凭这一端能看到的来解释：对端的 QP 就在本机内核里。*/
+static void send_one_sided(struct rig *rig)
+{
+	const struct explain_request request = { .send = &rig->send };
+	struct ibv_wc wc;
+
+	prepare_send(rig, IBV_WR_SEND, 64);
+	if (try_post(rig) || !next_wc(rig->a.send_cq, &wc, WAIT_MS))
+		return;
+	snprintf(rig->saw, sizeof(rig->saw), "wc.status %d (%s)", wc.status,
+		 ibv_wc_status_str(wc.status));
+	if (wc.status)
+		rig->why = explain_completion(rig->a.qp, &wc, &request);
+}
+
+static void connect_a(struct rig *rig)
+{
+	struct step rtr = step_rtr(&rig->a), rts = step_rts(&rig->a);
+
+	do_step(&rig->a, &rtr);
+	do_step(&rig->a, &rts);
+}
+
+static void peer_in_init(struct rig *rig)
+{
+	connect_a(rig);
+	send_one_sided(rig);
+}
+
+static void peer_in_err(struct rig *rig)
+{
+	struct step s = step_state(IBV_QPS_ERR);
+
+	do_step(&rig->b, &s);
+	send_one_sided(rig);
+}
+
+static void peer_gone(struct rig *rig)
+{
+	errno = ibv_destroy_qp(rig->b.qp);
+	send_one_sided(rig);
+}
+
+static void peer_expects_another(struct rig *rig)
+{
+	rig->b.plan.dest_qp_num += 1000;
+	connect_ends(rig);
+	send_one_sided(rig);
+}
+
+static void psn_one_sided(struct rig *rig)
+{
+	rig->b.plan.rq_psn += 500;
+	connect_ends(rig);
+	send_one_sided(rig);
+}
+
+/* ---- 后果 ----------------------------------------------------------------- */
+
+/* 第一个坏的没人看，只看见后面一串 flush。*/
+static void only_flushes(struct rig *rig)
+{
+	struct ibv_wc wc;
+
+	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
+	rig->send.wr.rdma.rkey ^= 0xff00;
+	if (try_post(rig))
+		return;
+	prepare_send(rig, IBV_WR_SEND, 64);
+	if (try_post(rig) || !next_wc(rig->a.send_cq, &wc, WAIT_MS))
+		return;
+	wait_send(rig, WAIT_MS);
+}
+
+static void uc_read(struct rig *rig)
+{
+	make_qps(rig, IBV_QPT_UC, false);
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_RDMA_READ, 64);
+	try_send(rig);
+}
+
+const struct fault completion_faults[] = {
+	{ "lkey-wrong", "a send with an lkey that is no MR's",
+	  "wc.status (2|4|5) ", "lkey-unknown", READY_CONNECTED, lkey_wrong,
+	  false },
+	{ "mr-deregistered", "the MR is gone before the send",
+	  "wc.status (2|4|5) ", "lkey-unknown", READY_CONNECTED, mr_gone,
+	  false },
+	{ "lkey-of-another-pd", "the MR is registered in another PD",
+	  "wc.status (2|4|5) ", "lkey-other-pd", READY_CONNECTED, other_pd,
+	  false },
+	{ "sge-outside-mr", "a send reaches over the end of its MR",
+	  "wc.status (4|5) ", "sge-outside-mr", READY_CONNECTED, sge_outside,
+	  false },
+	{ "read-into-read-only-mr", "a READ into an MR without LOCAL_WRITE",
+	  "wc.status 4 ", "mr-not-writable", READY_CONNECTED,
+	  read_into_read_only, false },
+	{ "read-inline", "a READ with IBV_SEND_INLINE", "wc.status (4|5) ",
+	  "inline-read", READY_CONNECTED, read_inline, false },
+	{ "recv-too-small", "128 bytes sent into a receive of 64",
+	  "wc.status 11 ", "recv-too-small", READY_CONNECTED, recv_too_small,
+	  false },
+	{ "recv-too-small-receiver", "the same, as the receiver sees it",
+	  "wc.status 2 ", "recv-too-small", READY_CONNECTED,
+	  recv_too_small_there, false },
+	{ "recv-mr-not-writable", "a receive into an MR without LOCAL_WRITE",
+	  "wc.status 2 ", "mr-not-writable", READY_CONNECTED, recv_not_writable,
+	  false },
+	{ "rnr", "the peer has posted no receive", "wc.status 13 ",
+	  "no-receive-posted", READY_CONNECTED, no_receive, false },
+	{ "rnr-write-with-imm",
+	  "WRITE with immediate, and the peer has posted no receive",
+	  "wc.status 13 ", "no-receive-posted", READY_CONNECTED,
+	  no_receive_for_imm, false },
+	{ "rkey-wrong", "a WRITE with an rkey that is no MR's", "wc.status 10 ",
+	  "rkey-unknown", READY_CONNECTED, rkey_wrong, false },
+	{ "write-past-end", "a WRITE reaches over the end of the peer's MR",
+	  "wc.status 10 ", "remote-outside-mr", READY_CONNECTED, write_past_end,
+	  false },
+	{ "mr-lacks-remote-write", "a WRITE to an MR without REMOTE_WRITE",
+	  "wc.status 10 ", "mr-lacks-right", READY_CONNECTED, mr_lacks_write,
+	  false },
+	{ "qp-lacks-remote-write",
+	  "the MR allows the WRITE, the QP's access flags do not",
+	  "wc.status 9 ", "qp-lacks-right", READY_RESET, qp_lacks_write,
+	  false },
+	{ "read-refused", "a READ, and the peer has max_dest_rd_atomic 0",
+	  "wc.status 9 ", "dest-rd-atomic-zero", READY_RESET, read_depth_zero,
+	  false },
+	{ "mtu-differs", "path_mtu 2048 here, 1024 there", "wc.status (9|12) ",
+	  "mtu-differs", READY_RESET, mtu_differs, false },
+	{ "wrong-qpn", "dest_qp_num is not the peer's", "wc.status 12 ",
+	  "qpn-differs", READY_RESET, wrong_qpn, false },
+	{ "psn-differs", "rq_psn is not the peer's sq_psn", "wc.status 12 ",
+	  "psn-differs", READY_RESET, psn_differs, false },
+	{ "psn-differs-one-sided", "the same, as one side alone can see it",
+	  "wc.status 12 ", "psn-differs", READY_RESET, psn_one_sided, false },
+	{ "peer-in-init", "a send before the peer is in RTR", "wc.status 12 ",
+	  "peer-not-ready", READY_INIT, peer_in_init, false },
+	{ "peer-in-err", "the peer's QP went to ERR", "wc.status 12 ",
+	  "peer-in-error", READY_CONNECTED, peer_in_err, false },
+	{ "peer-gone", "the peer has destroyed its QP", "wc.status 12 ",
+	  "peer-qp-absent", READY_CONNECTED, peer_gone, false },
+	{ "peer-expects-another", "the peer was given another QPN than mine",
+	  "wc.status 12 ", "peer-expects-another", READY_RESET,
+	  peer_expects_another, false },
+	{ "only-flushes", "the first bad completion is ignored", "wc.status 5 ",
+	  "WR_FLUSH_ERR", READY_CONNECTED, only_flushes, false },
+	{ "uc-read", "a READ on a UC QP", "wc.status (2|5) ",
+	  "opcode-not-for-type", READY_OPEN, uc_read, false },
+	{ 0 },
+};

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+/*
+ * main.c —— 故障目录：逐个犯错，看程序看见了什么、解释器说了什么、说得对不对
+ *
+ * 每个故障在自己的子进程里跑：它会把 QP 弄坏、换掉身份、甚至卡住，都不能连累下一
+ * 个；留下的对象由内核在进程退出时收走。判定有两条，缺一不可：
+ *   - 程序看见的正是这个症状（errno、status、没有 completion）；
+ *   - 解释器说出的第一个原因就是那个错误。
+ */
+#include "faults.h"
+#include "report.h"
+
+#include <regex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LIMIT_S	   20 /* 一个故障至多这么久 */
+#define LAB_MARK   "/run/rdma-lab-vm"
+#define WRONG_USE  2
+#define CANNOT_RUN 77
+
+static const struct fault *const groups[] = {
+	modify_faults,	memory_faults,	queue_faults,	 completion_faults,
+	silence_faults, network_faults, exchange_faults,
+};
+#define N_GROUPS (sizeof(groups) / sizeof(groups[0]))
+
+static bool matches(const char *text, const char *pattern)
+{
+	regex_t regex;
+	bool match;
+
+	if (regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB))
+		return false;
+	match = !regexec(&regex, text, 0, NULL, 0);
+	regfree(&regex);
+	return match;
+}
+
+/* @id 是 "one|other" 中的一个。*/
+static bool is_one_of(const char *id, const char *list)
+{
+	size_t len = id ? strlen(id) : 0;
+
+	for (; len && *list; list += strcspn(list, "|")) {
+		list += *list == '|';
+		if (strcspn(list, "|") == len && !strncmp(list, id, len))
+			return true;
+	}
+	return false;
+}
+
+static void print_lines(const char *label, const char *text)
+{
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+
+		report_line("%9s %.*s", label, (int)len, text);
+		text += len + (text[len] == '\n');
+	}
+}
+
+/* 返回子进程的退出码：0 对，1 错。*/
+static int judge(const struct fault *fault, const struct rig *rig)
+{
+	const struct explanation *why = &rig->why;
+
+	report_line("%s: %s", fault->name, fault->mistake);
+	report_line("%9s %s", "saw:", rig->saw[0] ? rig->saw : "nothing");
+	if (why->cause[0] && why->id)
+		report_line("%9s %s", "said:", why->cause);
+	if (why->next[0])
+		report_line("%9s %s", "next:", why->next);
+	print_lines("seen:", why->seen);
+	if (!matches(rig->saw, fault->saw)) {
+		report_line("%9s the symptom is not \"%s\"", "FAIL",
+			    fault->saw);
+		return 1;
+	}
+	if (!why->id) {
+		report_line("%9s nobody said %s", "FAIL", fault->cause);
+		return 1;
+	}
+	if (!is_one_of(why->id, fault->cause) || !why->next[0]) {
+		report_line("%9s the cause is not %s, but %s", "FAIL", why->id,
+			    fault->cause);
+		return 1;
+	}
+	report_line("%9s %s", "ok", why->id);
+	return 0;
+}
+
+static void run_here(const struct fault *fault)
+{
+	struct rig *rig = calloc(1, sizeof(*rig));
+
+	if (!rig)
+		_exit(WRONG_USE);
+	alarm(LIMIT_S);
+	rig_prepare(rig, fault->ready);
+	fault->run(rig);
+	_exit(judge(fault, rig));
+}
+
+static int run_fault(const struct fault *fault)
+{
+	int status;
+	pid_t pid;
+
+	if (fault->fresh && access(LAB_MARK, F_OK)) {
+		report_error("labs/faults/run NAME does it in a VM of its own",
+			     "%s changes the machine", fault->name);
+		return CANNOT_RUN;
+	}
+	report_flush();
+	pid = fork();
+	if (pid == 0)
+		run_here(fault);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return WRONG_USE;
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status);
+	report_line("%s: %s", fault->name, fault->mistake);
+	report_line("%9s it ended by signal %d (%s)", "FAIL", WTERMSIG(status),
+		    strsignal(WTERMSIG(status)));
+	return 1;
+}
+
+static const struct fault *find(const char *name)
+{
+	for (size_t g = 0; g < N_GROUPS; g++)
+		for (const struct fault *f = groups[g]; f->name; f++)
+			if (!strcmp(f->name, name))
+				return f;
+	return NULL;
+}
+
+static int list_faults(void)
+{
+	for (size_t g = 0; g < N_GROUPS; g++)
+		for (const struct fault *f = groups[g]; f->name; f++)
+			report_result("%s\t%s\t%s", f->name,
+				      f->fresh ? "fresh" : "shared",
+				      f->mistake);
+	return report_flush() ? 1 : 0;
+}
+
+static int usage(void)
+{
+	report_error("faults --list | NAME...; labs/faults/run is meant for "
+		     "people",
+		     "wrong usage");
+	return WRONG_USE;
+}
+
+int main(int argc, char *argv[])
+{
+	int worst = 0;
+
+	if (argc == 2 && !strcmp(argv[1], "--list"))
+		return list_faults();
+	if (argc < 2)
+		return usage();
+	for (int i = 1; i < argc; i++) {
+		const struct fault *fault = find(argv[i]);
+		int rc;
+
+		if (!fault) {
+			report_error("labs/faults/run --list shows them all",
+				     "there is no fault \"%s\"", argv[i]);
+			return WRONG_USE;
+		}
+		rc = run_fault(fault);
+		worst = rc > worst ? rc : worst;
+	}
+	return worst;
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+/*
+ * memory.c —— 注册内存时的错误：权限、映射、长度、RLIMIT_MEMLOCK
+ */
+#include "faults.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE 4096
+
+static void try_reg(struct rig *rig, void *addr, size_t length, int access)
+{
+	struct ibv_mr *mr;
+
+	errno = 0;
+	mr = ibv_reg_mr(rig->a.pd, addr, length, access);
+	saw_error(rig, "ibv_reg_mr", mr ? 0 : errno);
+	if (!mr)
+		rig->why = explain_reg_mr_call(rig->a.pd, addr, length, access,
+					       errno);
+}
+
+static void remote_without_local(struct rig *rig)
+{
+	try_reg(rig, rig->a.buf, PAGE, IBV_ACCESS_REMOTE_WRITE);
+}
+
+static void length_zero(struct rig *rig)
+{
+	try_reg(rig, rig->a.buf, 0, IBV_ACCESS_LOCAL_WRITE);
+}
+
+/* int 里的 -1 变成 size_t：一个大得绕回来的长度。*/
+static void length_negative(struct rig *rig)
+{
+	int length = -1;
+
+	try_reg(rig, rig->a.buf, (size_t)length, IBV_ACCESS_LOCAL_WRITE);
+}
+
+static void not_mapped(struct rig *rig)
+{
+	void *gone = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	munmap(gone, PAGE);
+	try_reg(rig, gone, PAGE, IBV_ACCESS_LOCAL_WRITE);
+}
+
+static void null_pointer(struct rig *rig)
+{
+	try_reg(rig, NULL, PAGE, IBV_ACCESS_LOCAL_WRITE);
+}
+
+static void read_only(struct rig *rig)
+{
+	void *page =
+		mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	try_reg(rig, page, PAGE, IBV_ACCESS_LOCAL_WRITE);
+}
+
+/* 字符串常量在只读段里。*/
+static void string_literal(struct rig *rig)
+{
+	static const char text[] = "Hello from the read-only segment";
+
+	try_reg(rig, (void *)(uintptr_t)text, sizeof(text),
+		IBV_ACCESS_LOCAL_WRITE);
+}
+
+static void on_demand(struct rig *rig)
+{
+	try_reg(rig, rig->a.buf, PAGE,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+}
+
+/* root 有 CAP_IPC_LOCK，不受 RLIMIT_MEMLOCK 限制：先把这一项权限放下。*/
+static void drop_ipc_lock(void)
+{
+	struct __user_cap_header_struct head = {
+		.version = _LINUX_CAPABILITY_VERSION_3,
+	};
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &head, caps))
+		return;
+	caps[0].effective &= ~(1u << CAP_IPC_LOCK);
+	caps[0].permitted &= ~(1u << CAP_IPC_LOCK);
+	syscall(SYS_capset, &head, caps);
+}
+
+/* 两端各 64 KiB 已经钉住，再要 1 MiB 就超过 256 KiB 了。*/
+static void over_memlock(struct rig *rig)
+{
+	const struct rlimit limit = { 4 * BUFFER_BYTES, 4 * BUFFER_BYTES };
+	const size_t size = 16 * BUFFER_BYTES;
+	void *memory;
+
+	drop_ipc_lock();
+	setrlimit(RLIMIT_MEMLOCK, &limit);
+	memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	try_reg(rig, memory, size, IBV_ACCESS_LOCAL_WRITE);
+}
+
+const struct fault memory_faults[] = {
+	{ "mr-remote-write-alone",
+	  "IBV_ACCESS_REMOTE_WRITE without IBV_ACCESS_LOCAL_WRITE",
+	  "ibv_reg_mr: EINVAL", "mr-needs-local-write", READY_OPEN,
+	  remote_without_local, false },
+	{ "mr-length-zero", "the length is 0", "ibv_reg_mr: EINVAL",
+	  "mr-length-zero", READY_OPEN, length_zero, false },
+	{ "mr-length-negative", "a length of -1 became a size_t",
+	  "ibv_reg_mr: EINVAL", "mr-length-wraps", READY_OPEN, length_negative,
+	  false },
+	{ "mr-not-mapped", "the memory was unmapped (or freed) before",
+	  "ibv_reg_mr: EFAULT", "mr-not-mapped", READY_OPEN, not_mapped,
+	  false },
+	{ "mr-null", "nobody looked at what malloc returned",
+	  "ibv_reg_mr: EFAULT", "mr-not-mapped", READY_OPEN, null_pointer,
+	  false },
+	{ "mr-read-only", "a mapping without PROT_WRITE, with LOCAL_WRITE",
+	  "ibv_reg_mr: EFAULT", "mr-read-only", READY_OPEN, read_only, false },
+	{ "mr-string-literal", "a string literal, with LOCAL_WRITE",
+	  "ibv_reg_mr: EFAULT", "mr-read-only", READY_OPEN, string_literal,
+	  false },
+	{ "mr-on-demand", "IBV_ACCESS_ON_DEMAND on a device that pins",
+	  "ibv_reg_mr: (EINVAL|EOPNOTSUPP)", "odp-unsupported", READY_OPEN,
+	  on_demand, false },
+	{ "mr-memlock", "more than `ulimit -l` allows", "ibv_reg_mr: ENOMEM",
+	  "memlock", READY_OPEN, over_memlock, false },
+	{ 0 },
+};

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+/*
+ * queues.c —— 建队列、拆队列、往队列里放东西时的错误
+ */
+#include "faults.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- CQ ------------------------------------------------------------------- */
+
+static void try_cq(struct rig *rig, int cqe, int vector)
+{
+	struct ibv_cq *cq =
+		ibv_create_cq(rig->a.context, cqe, NULL, NULL, vector);
+
+	saw_error(rig, "ibv_create_cq", cq ? 0 : errno);
+	if (!cq)
+		rig->why = explain_create_cq_call(rig->a.context, cqe, vector,
+						  errno);
+}
+
+static void cq_empty(struct rig *rig)
+{
+	try_cq(rig, 0, 0);
+}
+
+static void cq_too_large(struct rig *rig)
+{
+	try_cq(rig, 1 << 20, 0);
+}
+
+static void cq_vector(struct rig *rig)
+{
+	try_cq(rig, 16, rig->a.context->num_comp_vectors);
+}
+
+/* ---- QP ------------------------------------------------------------------- */
+
+static void try_qp(struct rig *rig, const struct ibv_qp_init_attr *wanted)
+{
+	struct ibv_qp_init_attr init = *wanted;
+	struct ibv_qp *qp;
+
+	errno = 0;
+	qp = ibv_create_qp(rig->a.pd, &init);
+	saw_error(rig, "ibv_create_qp", qp ? 0 : errno);
+	if (!qp)
+		rig->why = explain_create_qp_call(rig->a.pd, wanted, errno);
+}
+
+static struct ibv_qp_init_attr usual_qp(struct rig *rig)
+{
+	return (struct ibv_qp_init_attr){
+		.send_cq = rig->a.send_cq,
+		.recv_cq = rig->a.recv_cq,
+		.cap = { .max_send_wr = 16,
+			 .max_recv_wr = 16,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+	};
+}
+
+static void qp_too_deep(struct rig *rig)
+{
+	struct ibv_qp_init_attr init = usual_qp(rig);
+
+	init.cap.max_send_wr = 2u << 20;
+	try_qp(rig, &init);
+}
+
+static void qp_too_many_sges(struct rig *rig)
+{
+	struct ibv_qp_init_attr init = usual_qp(rig);
+
+	init.cap.max_recv_sge = 64;
+	try_qp(rig, &init);
+}
+
+static void qp_inline_too_large(struct rig *rig)
+{
+	struct ibv_qp_init_attr init = usual_qp(rig);
+
+	init.cap.max_inline_data = 1024;
+	try_qp(rig, &init);
+}
+
+static void qp_type_forgotten(struct rig *rig)
+{
+	struct ibv_qp_init_attr init = usual_qp(rig);
+
+	init.qp_type = (enum ibv_qp_type)0;
+	try_qp(rig, &init);
+}
+
+static void qp_type_raw(struct rig *rig)
+{
+	struct ibv_qp_init_attr init = usual_qp(rig);
+
+	init.qp_type = IBV_QPT_RAW_PACKET;
+	try_qp(rig, &init);
+}
+
+/* ---- 拆的次序 ------------------------------------------------------------- */
+
+static void destroy_cq_first(struct rig *rig)
+{
+	int err = ibv_destroy_cq(rig->a.send_cq);
+
+	saw_error(rig, "ibv_destroy_cq", err);
+	if (err)
+		rig->why = explain_destroy(err);
+}
+
+static void dealloc_pd_first(struct rig *rig)
+{
+	int err = ibv_dealloc_pd(rig->a.pd);
+
+	saw_error(rig, "ibv_dealloc_pd", err);
+	if (err)
+		rig->why = explain_destroy(err);
+}
+
+/* ---- post ----------------------------------------------------------------- */
+
+static void send_in_init(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_post(rig);
+}
+
+/* RTR 能收不能发：只做了 RTR 就去 send。*/
+static void send_in_rtr(struct rig *rig)
+{
+	struct step s = step_rtr(&rig->a);
+
+	do_step(&rig->a, &s);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_post(rig);
+}
+
+static void try_recv(struct rig *rig, struct ibv_recv_wr *wr)
+{
+	struct ibv_recv_wr *bad = NULL;
+	int err = ibv_post_recv(rig->b.qp, wr, &bad);
+
+	saw_error(rig, "ibv_post_recv", err);
+	if (err)
+		rig->why = explain_post_recv(rig->b.qp, bad ? bad : wr, err);
+}
+
+static void recv_in_reset(struct rig *rig)
+{
+	struct ibv_recv_wr wr = { .wr_id = 1 };
+
+	try_recv(rig, &wr);
+}
+
+static void recv_ring_full(struct rig *rig)
+{
+	struct ibv_recv_wr wr = { .wr_id = 1 };
+
+	for (int i = 0; i < 1000 && !rig->why.cause[0]; i++) {
+		try_recv(rig, &wr);
+		/* 关掉解释时 why 一直是空的：看见失败也要停。*/
+		if (!strstr(rig->saw, ": 0"))
+			break;
+	}
+}
+
+/* SQD 里的 send 只进不出，几下就满。真网卡上，忘了 poll 的结果与此相同。*/
+static void send_ring_full(struct rig *rig)
+{
+	struct step s = step_state(IBV_QPS_SQD);
+
+	do_step(&rig->a, &s);
+	prepare_send(rig, IBV_WR_SEND, 8);
+	for (int i = 0; i < 1000 && !try_post(rig); i++)
+		;
+}
+
+static void too_many_sges(struct rig *rig)
+{
+	struct ibv_sge sges[8];
+
+	prepare_send(rig, IBV_WR_SEND, 8);
+	for (int i = 0; i < 8; i++)
+		sges[i] = rig->send_sge;
+	rig->send.sg_list = sges;
+	rig->send.num_sge = 8;
+	try_post(rig);
+}
+
+static void inline_too_long(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_SEND, 4096);
+	rig->send.send_flags |= IBV_SEND_INLINE;
+	try_post(rig);
+}
+
+static void atomic_misaligned(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+	rig->send.wr.atomic.remote_addr += 4;
+	try_post(rig);
+}
+
+static void atomic_short(struct rig *rig)
+{
+	prepare_send(rig, IBV_WR_ATOMIC_FETCH_AND_ADD, 4);
+	try_post(rig);
+}
+
+const struct fault queue_faults[] = {
+	{ "cq-empty", "a CQ of 0 entries", "ibv_create_cq: EINVAL", "cq-empty",
+	  READY_OPEN, cq_empty, false },
+	{ "cq-too-large", "a CQ of a million entries", "ibv_create_cq: EINVAL",
+	  "cq-too-large", READY_OPEN, cq_too_large, false },
+	{ "cq-vector", "comp_vector is the count, which is one too many",
+	  "ibv_create_cq: EINVAL", "cq-vector", READY_OPEN, cq_vector, false },
+	{ "qp-too-deep", "two million send requests", "ibv_create_qp: EINVAL",
+	  "qp-caps", READY_OPEN, qp_too_deep, false },
+	{ "qp-too-many-sges", "64 SGEs for each receive",
+	  "ibv_create_qp: EINVAL", "qp-caps", READY_OPEN, qp_too_many_sges,
+	  false },
+	{ "qp-inline-too-large", "max_inline_data 1024",
+	  "ibv_create_qp: EINVAL", "qp-caps", READY_OPEN, qp_inline_too_large,
+	  false },
+	{ "qp-type-forgotten", "qp_type is left 0", "ibv_create_qp: EINVAL",
+	  "qp-type", READY_OPEN, qp_type_forgotten, false },
+	{ "qp-type-unsupported", "a RAW_PACKET QP on rxe",
+	  "ibv_create_qp: EOPNOTSUPP", "qp-type", READY_OPEN, qp_type_raw,
+	  false },
+	{ "destroy-cq-in-use", "the CQ is destroyed before its QP",
+	  "ibv_destroy_cq: EBUSY", "still-used", READY_RESET, destroy_cq_first,
+	  false },
+	{ "dealloc-pd-in-use", "the PD is given back before its MR",
+	  "ibv_dealloc_pd: EBUSY", "still-used", READY_RESET, dealloc_pd_first,
+	  false },
+	{ "post-send-in-init", "a send before RTS", "ibv_post_send: EINVAL",
+	  "send-too-early", READY_INIT, send_in_init, false },
+	{ "post-send-in-rtr", "a send in RTR, which only receives",
+	  "ibv_post_send: EINVAL", "send-too-early", READY_INIT, send_in_rtr,
+	  false },
+	{ "post-recv-in-reset", "a receive before INIT",
+	  "ibv_post_recv: EINVAL", "recv-too-early", READY_RESET, recv_in_reset,
+	  false },
+	{ "recv-queue-full", "more receives than max_recv_wr",
+	  "ibv_post_recv: ENOMEM", "queue-full", READY_INIT, recv_ring_full,
+	  false },
+	{ "send-queue-full", "sends are posted faster than they are polled",
+	  "ibv_post_send: ENOMEM", "queue-full", READY_CONNECTED,
+	  send_ring_full, false },
+	{ "post-too-many-sges", "8 SGEs on a QP made for 2",
+	  "ibv_post_send: EINVAL", "too-many-sges", READY_CONNECTED,
+	  too_many_sges, false },
+	{ "post-inline-too-long", "4096 bytes inline", "ibv_post_send: EINVAL",
+	  "inline-too-long", READY_CONNECTED, inline_too_long, false },
+	{ "atomic-misaligned",
+	  "an atomic on an address that is no multiple "
+	  "of 8",
+	  "ibv_post_send: EINVAL", "atomic-misaligned", READY_CONNECTED,
+	  atomic_misaligned, false },
+	{ "atomic-short", "an atomic with room for 4 bytes",
+	  "ibv_post_send: EINVAL", "atomic-short", READY_CONNECTED,
+	  atomic_short, false },
+	{ 0 },
+};

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+/*
+ * silence.c —— 什么都不失败：completion 就是不来，或发送方“成功”而对端什么也没有
+ *
+ * 这里等 WAIT_MS 就算“不来了”。真程序里没有期限的 while (!ibv_poll_cq(…)) 会在
+ * 同样的地方转到天荒地老：所以每个等待都要有期限。
+ */
+#include "faults.h"
+
+#include <poll.h>
+#include <stdio.h>
+
+#define GRH_BYTES 40
+
+/* ---- 设备被告知永远等 ------------------------------------------------------ */
+
+static void retry_seven(struct rig *rig)
+{
+	rig->a.plan.retry_cnt = 7;
+	rig->a.plan.dest_qp_num += 1000;
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_send(rig);
+}
+
+static void timeout_zero(struct rig *rig)
+{
+	rig->a.plan.timeout = 0;
+	rig->b.plan.rq_psn += 500;
+	connect_ends(rig);
+	post_recv(rig, 64);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_send(rig);
+}
+
+static void read_depth_zero(struct rig *rig)
+{
+	rig->a.plan.max_rd_atomic = 0;
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_RDMA_READ, 64);
+	try_send(rig);
+}
+
+/* 2^18 × 4.096 µs = 1 s 一次，共 3 次：等 100 ms 当然等不到。*/
+static void long_timeout(struct rig *rig)
+{
+	rig->a.plan.timeout = 18;
+	rig->a.plan.dest_qp_num += 1000;
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	if (!try_post(rig))
+		wait_send(rig, 100);
+}
+
+/* 6.1 的重传定时器在 RNR 等待期间也走，于是变成 12；6.12 真的一直等。*/
+static void rnr_seven(struct rig *rig)
+{
+	rig->a.plan.rnr_retry = 7;
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_send(rig);
+}
+
+/* ---- 本来就不会有 ---------------------------------------------------------- */
+
+static void unsignaled(struct rig *rig)
+{
+	post_recv(rig, 64);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	rig->send.send_flags = 0;
+	try_send(rig);
+}
+
+static void wrong_cq(struct rig *rig)
+{
+	const struct explain_request request = { .send = &rig->send,
+						 .polled = rig->a.recv_cq };
+	struct ibv_wc wc;
+
+	post_recv(rig, 64);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	if (try_post(rig) || next_wc(rig->a.recv_cq, &wc, WAIT_MS))
+		return;
+	snprintf(rig->saw, sizeof(rig->saw), "no completion within %d ms",
+		 WAIT_MS);
+	rig->why = explain_silence(rig->a.qp, &request, WAIT_MS);
+}
+
+static void held_in_sqd(struct rig *rig)
+{
+	struct step s = step_state(IBV_QPS_SQD);
+
+	do_step(&rig->a, &s);
+	post_recv(rig, 64);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_send(rig);
+}
+
+static void recv_in_err(struct rig *rig)
+{
+	struct step s = step_state(IBV_QPS_ERR);
+
+	do_step(&rig->b, &s);
+	post_recv(rig, 64);
+	wait_recv(rig, WAIT_MS);
+}
+
+static void nobody_sends(struct rig *rig)
+{
+	post_recv(rig, 64);
+	wait_recv(rig, 100);
+}
+
+/* ---- CQ 装不下 ------------------------------------------------------------ */
+
+static void cq_overrun(struct rig *rig)
+{
+	struct pollfd fd = { .fd = rig->a.context->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
+
+	/* 要 4 个，rxe 给 7 个；16 个 WRITE 都要 completion，一个也不取。*/
+	rig->a.send_cq = ibv_create_cq(rig->a.context, 4, NULL, NULL, 0);
+	if (!rig->a.send_cq)
+		return;
+	make_qps(rig, IBV_QPT_RC, true);
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
+	for (int i = 0; i < 16; i++)
+		if (try_post(rig))
+			return;
+	if (poll(&fd, 1, WAIT_MS) != 1 ||
+	    ibv_get_async_event(rig->a.context, &event))
+		return;
+	snprintf(rig->saw, sizeof(rig->saw), "async event %d (%s)",
+		 event.event_type, ibv_event_type_str(event.event_type));
+	rig->why = explain_async_event(event.event_type);
+	ibv_ack_async_event(&event);
+}
+
+/* ---- 发送方成功，接收方没有 ------------------------------------------------ */
+
+/* PSN 差得“太超前”：rxe 确认了它，却把它扔了。*/
+static void psn_gap(struct rig *rig)
+{
+	rig->a.plan.sq_psn = 0x900000;
+	rig->b.plan.rq_psn = 0xa00000;
+	connect_ends(rig);
+	post_recv(rig, 64);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	try_send(rig);
+	if (rig->why.id)
+		return;
+	wait_recv(rig, WAIT_MS);
+}
+
+static void make_ud(struct rig *rig)
+{
+	make_qps(rig, IBV_QPT_UD, false);
+	connect_ends(rig);
+	prepare_send(rig, IBV_WR_SEND, 64);
+	rig->send.wr.ud.ah = ibv_create_ah(rig->a.pd, &rig->a.plan.ah_attr);
+	rig->send.wr.ud.remote_qpn = rig->b.qp->qp_num;
+	rig->send.wr.ud.remote_qkey = rig->b.plan.qkey;
+}
+
+/* UD 没有 ACK：发送方的 completion 只说明“发出去了”。*/
+static void ud_send(struct rig *rig, uint32_t room)
+{
+	struct ibv_wc wc;
+
+	post_recv(rig, room);
+	if (!rig->send.wr.ud.ah || try_post(rig) ||
+	    !next_wc(rig->a.send_cq, &wc, WAIT_MS) || wc.status)
+		return;
+	wait_recv(rig, WAIT_MS);
+}
+
+static void ud_qkey(struct rig *rig)
+{
+	make_ud(rig);
+	rig->send.wr.ud.remote_qkey++;
+	ud_send(rig, 64 + GRH_BYTES);
+}
+
+static void ud_qpn(struct rig *rig)
+{
+	make_ud(rig);
+	rig->send.wr.ud.remote_qpn += 1000;
+	ud_send(rig, 64 + GRH_BYTES);
+}
+
+static void ud_long(struct rig *rig)
+{
+	make_ud(rig);
+	rig->send_sge.length = 8192;
+	ud_send(rig, 8192 + GRH_BYTES);
+}
+
+static void ud_no_grh_room(struct rig *rig)
+{
+	make_ud(rig);
+	rig->send_sge.length = 16;
+	ud_send(rig, 16);
+}
+
+const struct fault silence_faults[] = {
+	{ "hang-retry-seven", "a wrong QPN, with retry_cnt 7", "no completion",
+	  "retry-forever", READY_RESET, retry_seven, false },
+	{ "hang-timeout-zero", "a wrong PSN, with timeout 0", "no completion",
+	  "timeout-zero", READY_RESET, timeout_zero, false },
+	{ "hang-read-depth-zero", "a READ, with max_rd_atomic 0",
+	  "no completion", "rd-atomic-zero", READY_RESET, read_depth_zero,
+	  false },
+	{ "hang-long-timeout", "a wrong QPN, and timeout 18 takes 3 s",
+	  "no completion", "still-retrying", READY_RESET, long_timeout, false },
+	{ "rnr-retry-seven", "no receive is posted, with rnr_retry 7",
+	  "wc.status 12 |no completion", "no-receive-posted", READY_RESET,
+	  rnr_seven, false },
+	{ "hang-unsignaled", "a send without IBV_SEND_SIGNALED",
+	  "no completion", "unsignaled", READY_CONNECTED, unsignaled, false },
+	{ "hang-wrong-cq", "the receive CQ is polled for a send",
+	  "no completion", "wrong-cq", READY_CONNECTED, wrong_cq, false },
+	{ "hang-sqd", "the QP was left in SQD", "no completion", "sqd-holds",
+	  READY_CONNECTED, held_in_sqd, false },
+	{ "hang-recv-in-err", "a receive is posted in ERR",
+	  "no completion|wc.status 5 ", "qp-in-error|WR_FLUSH_ERR",
+	  READY_CONNECTED, recv_in_err, false },
+	{ "hang-nobody-sends", "both sides wait for the other", "no completion",
+	  "nothing-came", READY_CONNECTED, nobody_sends, false },
+	{ "cq-overrun", "the CQ is smaller than what is outstanding",
+	  "async event .*CQ error", "cq-overrun", READY_OPEN, cq_overrun,
+	  false },
+	{ "psn-gap-success",
+	  "a PSN far behind: the SEND succeeds and nothing is received",
+	  "no completion", "psn-differs", READY_RESET, psn_gap, false },
+	{ "ud-qkey", "a UD send with a Q_Key that is not the peer's",
+	  "no completion", "qkey-differs", READY_OPEN, ud_qkey, false },
+	{ "ud-qpn", "a UD send to a QPN that is not the peer's",
+	  "no completion", "qpn-differs", READY_OPEN, ud_qpn, false },
+	{ "ud-too-long", "a UD send of more than one MTU", "no completion",
+	  "ud-too-long", READY_OPEN, ud_long, false },
+	{ "ud-no-grh-room", "a UD receive without 40 bytes for the GRH",
+	  "wc.status 2 |no completion", "ud-no-grh-room", READY_OPEN,
+	  ud_no_grh_room, false },
+	{ 0 },
+};

@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: MIT
+/*
+ * unit_explain.c —— 解释器的判断，不需要设备
+ *
+ * rxe 上造不出来的情形（两个 port、RoCE v1 的 GID、InfiniBand、别的厂商、Linux 6.12
+ * 的返回值）在这里用替身来问：下面的 ibv_query_* 取代 libibverbs 的，回答什么由每个
+ * 测试写在 world 里。测的只是“已知这些事实时，说出的原因对不对”；事实本身是不是这
+ * 样，由 labs/faults 在真的 rxe 上证明。
+ */
+#include "explain.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#undef ibv_query_port
+
+/* ---- 替身 ------------------------------------------------------------------ */
+
+static struct {
+	bool qp_unknown;
+	struct ibv_qp_attr qp;
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+	struct ibv_gid_entry gid;
+} world;
+
+int ibv_query_qp(struct ibv_qp *the_qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init)
+{
+	memset(init, 0, sizeof(*init));
+	*attr = world.qp;
+	/* 真的 libibverbs 在这里改写它的缓存。*/
+	if ((mask & IBV_QP_STATE) && !world.qp_unknown)
+		the_qp->state = world.qp.qp_state;
+	return world.qp_unknown ? EINVAL : 0;
+}
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	(void)context;
+	*attr = world.device;
+	errno = ENOTTY; /* 系统调用随时会改它 */
+	return 0;
+}
+
+int ibv_query_port(struct ibv_context *context, uint8_t port,
+		   struct _compat_ibv_port_attr *attr)
+{
+	(void)context;
+	(void)port;
+	memcpy(attr, &world.port, sizeof(world.port));
+	return 0;
+}
+
+int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
+		  union ibv_gid *gid)
+{
+	(void)context;
+	(void)port;
+	(void)index;
+	*gid = world.gid.gid;
+	return 0;
+}
+
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
+		      uint32_t index, struct ibv_gid_entry *entry,
+		      uint32_t flags, size_t size)
+{
+	(void)context;
+	(void)port;
+	(void)index;
+	(void)flags;
+	(void)size;
+	*entry = world.gid;
+	return 0;
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	(void)device;
+	return "none0";
+}
+
+/* ---- 台子 ------------------------------------------------------------------ */
+
+static struct ibv_context context;
+static struct ibv_pd pd = { .context = &context };
+static struct ibv_qp qp = { .context = &context, .pd = &pd };
+static int failures;
+
+static void expect(const char *what, const struct explanation *why,
+		   const char *id)
+{
+	bool good = id ? why->id && !strcmp(why->id, id) : !why->id;
+
+	if (good && id)
+		good = why->cause[0] && why->next[0];
+	if (!good)
+		failures++;
+	printf("%s %s: %s%s%s\n", good ? "ok" : "not ok", what,
+	       why->id ? why->id : "nothing", good ? "" : ", expected ",
+	       good ? ""
+	       : id ? id
+		    : "nothing");
+}
+
+static void expect_true(const char *what, bool good)
+{
+	if (!good)
+		failures++;
+	printf("%s %s\n", good ? "ok" : "not ok", what);
+}
+
+/* 一个普通的 RoCE v2 设备，不是 rxe；QP 是 RC。*/
+static void ordinary_world(enum ibv_qp_state state)
+{
+	memset(&world, 0, sizeof(world));
+	world.qp.qp_state = state;
+	world.qp.port_num = 1;
+	world.device.vendor_id = 0x2c9;
+	world.device.phys_port_cnt = 1;
+	world.device.max_qp_init_rd_atom = 16;
+	world.device.max_qp_rd_atom = 16;
+	world.port.link_layer = IBV_LINK_LAYER_ETHERNET;
+	world.port.max_mtu = IBV_MTU_4096;
+	world.port.active_mtu = IBV_MTU_1024;
+	world.gid.gid_type = IBV_GID_TYPE_ROCE_V2;
+	memset(world.gid.gid.raw + 10, 0xff, 2);
+	world.gid.gid.raw[15] = 1;
+	qp.qp_type = IBV_QPT_RC;
+	qp.state = state;
+	qp.qp_num = 0x11;
+}
+
+static const int rtr_bits = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+static const int rts_bits = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+			    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			    IBV_QP_MAX_QP_RD_ATOMIC;
+
+static struct ibv_qp_attr good_attr(enum ibv_qp_state state)
+{
+	return (struct ibv_qp_attr){
+		.qp_state = state,
+		.port_num = 1,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = 0x12,
+		.max_rd_atomic = 1,
+		.max_dest_rd_atomic = 1,
+		.timeout = 14,
+		.retry_cnt = 6,
+		.ah_attr = { .is_global = 1,
+			     .port_num = 1,
+			     .grh = { .dgid = world.gid.gid } },
+	};
+}
+
+/* ---- ibv_modify_qp --------------------------------------------------------- */
+
+static void expect_modify(const char *what, const struct ibv_qp_attr *attr,
+			  int mask, const char *id)
+{
+	struct explanation why = explain_modify_qp(&qp, attr, mask, EINVAL);
+
+	expect(what, &why, id);
+}
+
+static void test_types(void)
+{
+	struct ibv_qp_attr attr;
+
+	ordinary_world(IBV_QPS_INIT);
+	attr = good_attr(IBV_QPS_RTR);
+	expect_modify("RC to RTR, all right", &attr, rtr_bits,
+		      "driver-refused");
+	qp.qp_type = IBV_QPT_UD;
+	expect_modify("UD to RTR with RC's bits", &attr, rtr_bits,
+		      "bits-forbidden");
+	world.qp.qp_state = IBV_QPS_RTR;
+	attr = good_attr(IBV_QPS_RTS);
+	expect_modify("UD to RTS without SQ_PSN", &attr, IBV_QP_STATE,
+		      "bits-missing");
+	qp.qp_type = IBV_QPT_UC;
+	expect_modify("UC to RTS with RC's bits", &attr, rts_bits,
+		      "bits-forbidden");
+	qp.qp_type = IBV_QPT_RAW_PACKET;
+	expect_modify("a type without a table", &attr, rts_bits,
+		      "driver-refused");
+}
+
+static void test_order_of_checks(void)
+{
+	struct ibv_qp_attr attr;
+	struct explanation why;
+
+	ordinary_world(IBV_QPS_INIT);
+	attr = good_attr(IBV_QPS_RTR);
+	attr.ah_attr.is_global = 0;
+	attr.path_mtu = (enum ibv_mtu)9000;
+	why = explain_modify_qp(&qp, &attr, rtr_bits & ~IBV_QP_RQ_PSN, EINVAL);
+	expect("three mistakes: the kernel's first", &why, "no-grh");
+	expect_true("the second is told as well",
+		    strstr(why.seen, "also requires RQ_PSN"));
+	expect_true("and the third", strstr(why.seen, "looks like bytes"));
+	world.qp.qp_state = IBV_QPS_RESET;
+	why = explain_modify_qp(&qp, &attr, rtr_bits, EINVAL);
+	expect("no way comes before all values", &why, "no-way");
+	expect_true("the library's memory is contradicted",
+		    strstr(why.seen, "but the library remembers INIT"));
+}
+
+static void test_devices(void)
+{
+	struct ibv_qp_attr attr;
+
+	ordinary_world(IBV_QPS_INIT);
+	attr = good_attr(IBV_QPS_RTR);
+	world.device.phys_port_cnt = 2;
+	attr.ah_attr.port_num = 2;
+	expect_modify("two ports, mixed up", &attr, rtr_bits,
+		      "av-port-differs");
+	attr.ah_attr.port_num = 3;
+	expect_modify("a third of two ports", &attr, rtr_bits, "av-port");
+	attr.ah_attr.port_num = 1;
+	attr.max_dest_rd_atomic = 17;
+	expect_modify("max_dest_rd_atomic, not on rxe", &attr, rtr_bits,
+		      "dest-rd-atomic-too-large");
+	attr = good_attr(IBV_QPS_RTR);
+	world.port.max_mtu = IBV_MTU_2048;
+	attr.path_mtu = IBV_MTU_4096;
+	expect_modify("path_mtu above max_mtu", &attr, rtr_bits,
+		      "path-mtu-too-large");
+	attr = good_attr(IBV_QPS_RTR);
+	attr.ah_attr.is_global = 0;
+	world.port.link_layer = IBV_LINK_LAYER_INFINIBAND;
+	expect_modify("InfiniBand needs no GRH", &attr, rtr_bits,
+		      "driver-refused");
+	world.qp_unknown = true;
+	expect_modify("the QP cannot be queried", &attr, rtr_bits,
+		      "driver-refused");
+}
+
+static void test_states(void)
+{
+	struct ibv_qp_attr attr;
+
+	ordinary_world(IBV_QPS_SQD);
+	world.qp.sq_draining = 1;
+	attr = good_attr(IBV_QPS_RTS);
+	expect_modify("SQD is draining", &attr, IBV_QP_STATE, "sq-draining");
+	attr.qp_state = (enum ibv_qp_state)7;
+	expect_modify("state 7", &attr, IBV_QP_STATE, "no-such-state");
+	ordinary_world(IBV_QPS_RTS);
+	attr = good_attr(IBV_QPS_SQE);
+	expect_modify("to SQE", &attr, IBV_QP_STATE, "no-way");
+	ordinary_world(IBV_QPS_INIT);
+	attr = good_attr(IBV_QPS_SQD);
+	attr.cur_qp_state = IBV_QPS_RTR;
+	expect_modify("a lie that does not help", &attr,
+		      IBV_QP_STATE | IBV_QP_CUR_STATE, "cur-state-lies");
+	attr = good_attr(IBV_QPS_INIT);
+	attr.qp_access_flags = ~0u;
+	expect_modify("access flags without a meaning (6.12)", &attr,
+		      IBV_QP_STATE | IBV_QP_ACCESS_FLAGS, "access-unknown");
+}
+
+/* ---- 收下了的 --------------------------------------------------------------- */
+
+static void expect_accepted(const char *what, const struct ibv_qp_attr *attr,
+			    int mask, enum ibv_qp_state before, const char *id)
+{
+	struct explanation all[EXPLAIN_MOST] = { 0 };
+
+	explain_accepted(&qp, attr, mask, before, all, EXPLAIN_MOST);
+	expect(what, &all[0], id);
+}
+
+static void test_accepted(void)
+{
+	struct ibv_qp_attr attr;
+
+	ordinary_world(IBV_QPS_RTR);
+	attr = good_attr(IBV_QPS_RTR);
+	expect_accepted("nothing to say of RTR", &attr, rtr_bits, IBV_QPS_INIT,
+			NULL);
+	expect_accepted("6.12 without IBV_QP_STATE", &attr,
+			rtr_bits & ~IBV_QP_STATE, IBV_QPS_INIT,
+			"state-bit-forgotten");
+	attr.path_mtu = IBV_MTU_4096;
+	expect_accepted("path_mtu above active_mtu", &attr, rtr_bits,
+			IBV_QPS_INIT, "path-mtu-above-active");
+	attr = good_attr(IBV_QPS_RTR);
+	world.gid.gid_type = IBV_GID_TYPE_ROCE_V1;
+	expect_accepted("RoCE v1", &attr, rtr_bits, IBV_QPS_INIT, "gid-not-v2");
+	attr = good_attr(IBV_QPS_RTS);
+	attr.retry_cnt = 7;
+	expect_accepted("retry_cnt 7 is no fault elsewhere", &attr, rts_bits,
+			IBV_QPS_RTR, NULL);
+	world.device.vendor_id = 0xffffff;
+	expect_accepted("retry_cnt 7 on rxe", &attr, rts_bits, IBV_QPS_RTR,
+			"retry-forever");
+	attr.retry_cnt = 6;
+	attr.max_rd_atomic = 0;
+	expect_accepted("max_rd_atomic 0", &attr, rts_bits, IBV_QPS_RTR,
+			"rd-atomic-zero");
+	attr = good_attr(IBV_QPS_RTS);
+	attr.min_rnr_timer = 12;
+	expect_accepted("an RTS -> RTS without a state is legal", &attr,
+			IBV_QP_MIN_RNR_TIMER, IBV_QPS_RTS, NULL);
+}
+
+/* ---- 两端 ------------------------------------------------------------------- */
+
+static struct explain_side side(const char *name, uint32_t mine, uint32_t its)
+{
+	return (struct explain_side){
+		.name = name,
+		.qp_num = mine,
+		.attr = { .dest_qp_num = its,
+			  .sq_psn = mine * 16,
+			  .rq_psn = its * 16,
+			  .path_mtu = IBV_MTU_1024 },
+		.attr_mask = IBV_QP_DEST_QPN | IBV_QP_SQ_PSN | IBV_QP_RQ_PSN |
+			     IBV_QP_PATH_MTU,
+	};
+}
+
+static void expect_pair(const char *what, const struct explain_side *a,
+			const struct explain_side *b, size_t count,
+			const char *id)
+{
+	struct explanation all[EXPLAIN_MOST] = { 0 };
+	size_t n = explain_pair(a, b, all, EXPLAIN_MOST);
+
+	expect(what, &all[0], id);
+	if (n != count) {
+		failures++;
+		printf("not ok %s: %zu findings, expected %zu\n", what, n,
+		       count);
+	}
+}
+
+static void test_pair(void)
+{
+	struct explain_side a = side("A", 0x11, 0x12);
+	struct explain_side b = side("B", 0x12, 0x11);
+	struct explanation all[EXPLAIN_MOST];
+
+	expect_pair("two that match", &a, &b, 0, NULL);
+	b.attr.rq_psn += 1;
+	expect_pair("PSN", &a, &b, 1, "psn-differs");
+	explain_pair(&a, &b, all, 1);
+	expect_true("B expects a later one", strstr(all[0].cause, "old ones"));
+	/* 24 位的圆环：0xffffff 之后是 0。*/
+	a.attr.sq_psn = 2;
+	b.attr.rq_psn = 0xfffffe;
+	explain_pair(&a, &b, all, 1);
+	expect_true("the ring of PSNs", strstr(all[0].cause, "after a gap"));
+	b.attr.rq_psn = 0x5a000002;
+	expect_pair("only 24 bits count", &a, &b, 0, NULL);
+	b.attr.dest_qp_num = 0x11000000;
+	expect_pair("QPN, swapped", &a, &b, 1, "qpn-byte-order");
+	b.attr.dest_qp_num = 0x13;
+	b.attr.path_mtu = IBV_MTU_2048;
+	expect_pair("the worst comes first", &a, &b, 2, "qpn-differs");
+}
+
+/* ---- completion ------------------------------------------------------------- */
+
+static void test_statuses(void)
+{
+	for (int i = IBV_WC_SUCCESS; i <= IBV_WC_TM_RNDV_INCOMPLETE; i++) {
+		const struct explain_status *row =
+			explain_status_row((enum ibv_wc_status)i);
+		char what[64];
+
+		snprintf(what, sizeof(what), "status %d has a whole row", i);
+		expect_true(what, row && row->name && row->meaning &&
+					  row->rxe && row->causes &&
+					  row->next && row->side);
+	}
+	expect_true("and no other",
+		    !explain_status_row((enum ibv_wc_status)99));
+}
+
+static void test_completion(void)
+{
+	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
+	struct explain_request request = { .peer_state = IBV_QPS_ERR,
+					   .peer_state_known = true };
+	struct explanation why;
+
+	ordinary_world(IBV_QPS_ERR);
+	why = explain_completion(&qp, &wc, NULL);
+	expect("status 12, nothing known", &why, "RETRY_EXC_ERR");
+	expect_true("several causes, and how to tell them apart",
+		    strstr(why.cause, ", or ") && strstr(why.next, "compare"));
+	why = explain_completion(&qp, &wc, &request);
+	expect("the peer says it is in ERR", &why, "peer-in-error");
+	request.peer_state = IBV_QPS_INIT;
+	why = explain_completion(&qp, &wc, &request);
+	expect("the peer says it is in INIT", &why, "peer-not-ready");
+	world.qp.dest_qp_num = 0x12000000;
+	why = explain_completion(&qp, &wc, NULL);
+	expect("a QPN that is none", &why, "qpn-byte-order");
+}
+
+/* ---- 开关与边界 -------------------------------------------------------------- */
+
+static void test_switch(void)
+{
+	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
+	struct explanation all[EXPLAIN_MOST], why;
+	struct ibv_qp_attr attr;
+
+	ordinary_world(IBV_QPS_RESET);
+	attr = good_attr(IBV_QPS_ERR);
+	setenv("RDMA_EXPLAIN", "0", 1);
+	why = explain_modify_qp(&qp, &attr, IBV_QP_STATE, EINVAL);
+	expect("off: ibv_modify_qp", &why, NULL);
+	why = explain_completion(&qp, &wc, NULL);
+	expect("off: a completion", &why, NULL);
+	expect_true("off: the status is still named",
+		    !strcmp(why.cause, ibv_wc_status_str(wc.status)));
+	why = explain_reg_mr(ENOMEM);
+	expect("off: ibv_reg_mr", &why, NULL);
+	expect_true("off: nothing is warned of",
+		    !explain_accepted(&qp, &attr, 0, IBV_QPS_RESET, all, 8));
+	setenv("RDMA_EXPLAIN", "1", 1);
+	why = explain_reg_mr(ENOMEM);
+	expect("RDMA_EXPLAIN=1 is on", &why, "memlock");
+	unsetenv("RDMA_EXPLAIN");
+}
+
+/* verb_failed(errno, explain_…(errno), …) 的求值次序是不定的。*/
+static void test_nothing_is_changed(void)
+{
+	const struct ibv_wc wc = { .status = IBV_WC_WR_FLUSH_ERR };
+	struct explanation all[EXPLAIN_MOST];
+	const struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
+	struct ibv_send_wr wr = { .num_sge = 0 };
+	struct ibv_qp_attr attr;
+
+	ordinary_world(IBV_QPS_INIT);
+	attr = good_attr(IBV_QPS_RTR);
+	errno = EBADF;
+	explain_modify_qp(&qp, &attr, rtr_bits, EINVAL);
+	explain_create_qp_call(&pd, &init, EINVAL);
+	explain_create_cq_call(&context, 1 << 30, 0, EINVAL);
+	explain_reg_mr_call(&pd, &wr, sizeof(wr), 0, ENOMEM);
+	explain_post_send(&qp, &wr, EINVAL);
+	explain_silence(&qp, NULL, 1);
+	explain_device_list(0);
+	explain_open_device(ENOENT);
+	expect_true("errno is as it was", errno == EBADF);
+	/* 内核已经把 QP 打进 ERR，程序还以为是 RTS：看一眼不能改变它的想法。*/
+	world.qp.qp_state = IBV_QPS_ERR;
+	qp.state = IBV_QPS_RTS;
+	explain_modify_qp(&qp, &attr, rtr_bits, EINVAL);
+	explain_accepted(&qp, &attr, rtr_bits, IBV_QPS_INIT, all, EXPLAIN_MOST);
+	explain_post_send(&qp, &wr, EINVAL);
+	explain_completion(&qp, &wc, NULL);
+	explain_silence(&qp, NULL, 1);
+	expect_true("qp->state is as it was", qp.state == IBV_QPS_RTS);
+}
+
+static void test_text(void)
+{
+	struct explanation none = { .cause = "" }, two = { .next = "do it" };
+	char out[EXPLAIN_NEXT_SIZE];
+
+	expect_true("no next, no evidence: NULL", !explain_next(out, &none));
+	snprintf(two.seen, sizeof(two.seen), "one\ntwo");
+	expect_true("evidence is one line each",
+		    !strcmp(explain_next(out, &two),
+			    "do it\n seen: one\n seen: two"));
+	memset(two.seen, '\n', sizeof(two.seen) - 1);
+	two.seen[sizeof(two.seen) - 1] = '\0';
+	expect_true("a lot of it stays within bounds",
+		    strlen(explain_next(out, &two)) < EXPLAIN_NEXT_SIZE);
+	expect_true("an errno is passed up negative",
+		    verb_failed(EINVAL, none, "call()") == -EINVAL);
+	expect_true("0 becomes EIO", verb_failed(0, none, "call()") == -EIO);
+}
+
+int main(void)
+{
+	test_types();
+	test_order_of_checks();
+	test_devices();
+	test_states();
+	test_accepted();
+	test_pair();
+	test_statuses();
+	test_completion();
+	test_switch();
+	test_nothing_is_changed();
+	test_text();
+	return failures ? 1 : 0;
+}
