@@ -254,9 +254,10 @@ static struct explanation nothing_sent(const struct wait *w)
 	return because("nothing-came",
 		       "look at the sender's completion: none means it still "
 		       "tries, status 12 that its packets get lost, success "
-		       "(UC, UD) that they were dropped here",
-		       "the receive is in place, so either the peer has not "
-		       "sent, or its packets do not arrive");
+		       "that they were dropped here (UC and UD say so always; "
+		       "RC on rxe, if rq_psn is not the peer's sq_psn)",
+		       "the receive is in place, so the peer has not sent, its "
+		       "packets do not arrive, or they are dropped here");
 }
 
 // region silence

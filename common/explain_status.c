@@ -17,9 +17,8 @@ static const char not_on_roce[] = "never: it belongs to RD, which RoCE lacks";
 // region status-table
 static const struct explain_status rows[] = {
 	{ ROW(SUCCESS), .meaning = "the request was carried out",
-	  .rxe = "as specified; but a SEND with a PSN far ahead is "
-		 "acknowledged "
-		 "and thrown away",
+	  .rxe = "as specified; but a SEND whose PSN lies far behind the "
+		 "expected one may be acknowledged and thrown away",
 	  .causes = "nothing is wrong",
 	  .next = "check wr_id and, for a receive, byte_len", .side = "mine" },
 	{ ROW(LOC_LEN_ERR),

@@ -296,8 +296,9 @@ static const char *const step_texts[QP_STATES][QP_STATES] = {
 	[IBV_QPS_INIT] = {
 		[IBV_QPS_RESET] = "the queues are emptied, without completions",
 		[IBV_QPS_INIT] = "port, P_Key and rights may be set anew",
-		[IBV_QPS_RTR] = "the kernel finds the way to the peer (up to "
-				"1 s); the QP receives from here on",
+		[IBV_QPS_RTR] = "the QP receives from here on; with an AV the "
+				"kernel first finds the way to the peer (up to "
+				"1 s)",
 		[IBV_QPS_ERR] = "what is posted completes with IBV_WC_WR_FLUSH_ERR",
 	},
 	[IBV_QPS_RTR] = {

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT
+/*
+ * 第 7 课：出错之后——QP 怎么进的 ERR，怎么回来，怎么读懂一次失败
+ *
+ * 一个进程里两个 QP：A 发、B 收。先让 A 出错，看库记得的状态与内核里的状态如何分道
+ * 扬镳；再看 ERR 里的 QP 对新的请求怎么答复；然后走唯一的那条路回来，把消息送到。最后
+ * 走一遍 SQD：发送队列可以停下来，而连接还在。
+ *
+ * --break 种下的都是 ibv_modify_qp 的错误：内核的回答只有一个 EINVAL，原因由
+ * common/explain.h 说出来。
+ */
+#include "deadline.h"
+#include "explain.h"
+#include "lesson.h"
+#include "qp_table.h"
+#include "report.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TEXT	  "back again"
+#define FLUSH_MS  1000
+#define PSN_AHEAD 1000
+#define PSN_OF_A  0xf00000
+
+static const struct lesson_break breaks[] = {
+	{ "err-to-init", "leave ERR for INIT at once" },
+	{ "reset-to-err", "push a QP in RESET to ERR" },
+	{ "assumed-state", "go to RTR, although the QP is in RTS already" },
+	{ "no-state-bit", "forget IBV_QP_STATE in the mask" },
+	{ "cur-state", "claim with CUR_STATE to be where one is not" },
+	{ "wrong-psn", "expect a PSN that the peer does not send" },
+	{ NULL, NULL },
+};
+
+// region states
+/* qp->state 是库的记忆：上一次成功的 ibv_modify_qp 之后。内核里的，要去问。*/
+static int show_states(struct rdma_resources *res, const char *who)
+{
+	struct ibv_qp_attr attr;
+	enum ibv_qp_state remembered = res->qp->state;
+	int rc = query_qp(res, &attr);
+
+	if (!rc)
+		report_fact("%s: the library remembers %s, the kernel has %s",
+			    who, qp_state_name(remembered),
+			    qp_state_name(attr.qp_state));
+	return rc;
+}
+// endregion states
+
+static int try_modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
+		      int mask)
+{
+	enum ibv_qp_state now = res->qp->state;
+	char bits[256];
+	int err = ibv_modify_qp(res->qp, attr, mask);
+
+	if (!err)
+		return 0;
+	return verb_failed(err, explain_modify_qp(res->qp, attr, mask, err),
+			   "ibv_modify_qp(QP %u, %s -> %s, mask %s)",
+			   res->qp->qp_num, qp_state_name(now),
+			   qp_state_name(attr->qp_state),
+			   qp_mask_text(bits, sizeof(bits), mask));
+}
+
+// region climb
+/* 从 RESET 走到 RTS。每次都换新的 PSN，两边都要知道，所以 INIT 之后再“交换”。*/
+static int climb(struct rdma_resources *a, struct rdma_resources *b)
+{
+	int rc = modify_qp_to_init(a);
+
+	if (!rc)
+		rc = modify_qp_to_init(b);
+	if (rc)
+		return rc;
+	a->remote = cm_con_data_of(b);
+	b->remote = cm_con_data_of(a);
+	rc = modify_qp_to_rtr(a);
+	if (!rc)
+		rc = modify_qp_to_rtr(b);
+	if (!rc)
+		rc = modify_qp_to_rts(a);
+	return rc ? rc : modify_qp_to_rts(b);
+}
+// endregion climb
+
+// region fail
+/* 一个不属于任何 MR 的 lkey：本地就查得出来，包根本不会发出去。*/
+static int fail_on_purpose(struct rdma_resources *a)
+{
+	struct ibv_mr wrong = *a->mr, *mr = a->mr;
+	int rc;
+
+	report_step("A sends with an lkey that is nobody's");
+	wrong.lkey ^= 0x00ff00;
+	a->mr = &wrong;
+	rc = post_send(a, 0, a->msg_size, true);
+	a->mr = mr;
+	if (rc)
+		return rc;
+	report_fact("ibv_post_send: 0, the request was taken");
+	rc = poll_completion(a, WR_ID_SEND(0), NULL, POLL_TIMEOUT_MS);
+	return rc == -EIO ? show_states(a, "A") : -EBADMSG;
+}
+// endregion fail
+
+// region flush
+static int post_into_err(struct rdma_resources *a)
+{
+	struct ibv_wc wc = { 0 };
+	int rc;
+
+	report_step("A sends once more, with the right lkey");
+	rc = post_send(a, 0, a->msg_size, true);
+	if (rc)
+		return rc;
+	/* ERR 里的 QP 照收请求，然后原样退回：这叫 flush，不是新的错误。*/
+	for (int ms = 0; ms < FLUSH_MS && !rc; ms++) {
+		int n = ibv_poll_cq(a->cq, 1, &wc);
+
+		if (n)
+			break;
+		rc = deadline_sleep_ms(1, INT64_MAX);
+	}
+	if (!rc)
+		report_fact("wr_id 0x%llx came back: %s (%d)",
+			    (unsigned long long)wc.wr_id,
+			    ibv_wc_status_str(wc.status), wc.status);
+	return rc;
+}
+// endregion flush
+
+// region come-back
+static int come_back(struct rdma_resources *a, struct rdma_resources *b)
+{
+	int rc;
+
+	report_step("the way back: ERR -> RESET -> INIT -> RTR -> RTS");
+	/*
+	 * B 没有出错，也要一起回去：A 换了 PSN，B 若还等着旧的，就把新包当作乱序丢掉。
+	 */
+	rc = modify_qp_to_reset(a);
+	if (!rc)
+		rc = modify_qp_to_reset(b);
+	if (!rc)
+		rc = climb(a, b);
+	if (!rc)
+		rc = show_states(a, "A");
+	return rc;
+}
+// endregion come-back
+
+static int deliver(struct rdma_resources *a, struct rdma_resources *b)
+{
+	struct ibv_wc wc;
+	char text[64];
+	int rc = post_receive(b, 0);
+
+	memcpy(send_slot(a, 0), TEXT, sizeof(TEXT));
+	if (!rc)
+		rc = post_send(a, 0, sizeof(TEXT), true);
+	if (!rc)
+		rc = poll_completion(b, WR_ID_RECV(0), &wc, POLL_TIMEOUT_MS);
+	if (!rc)
+		rc = poll_completion(a, WR_ID_SEND(0), NULL, POLL_TIMEOUT_MS);
+	if (!rc)
+		report_fact("B received \"%s\"",
+			    printable_text(text, sizeof(text), recv_slot(b, 0),
+					   wc.byte_len));
+	return rc;
+}
+
+// region sqd
+/*
+ * SQD：发送队列排空之后停住，接收照常。此时可以换 AV、timeout 等等（见参考表里
+ * SQD→SQD 那一行），再回 RTS，连接不断、PSN 不变。
+ */
+static int pause_sending(struct rdma_resources *a, struct rdma_resources *b)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+	int rc;
+
+	report_step("RTS -> SQD: A's send queue is drained and stops");
+	rc = try_modify(a, &attr, IBV_QP_STATE);
+	if (!rc)
+		rc = show_states(a, "A");
+	if (rc)
+		return rc;
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD,
+				     .timeout = 16,
+				     .retry_cnt = 5 };
+	rc = try_modify(a, &attr,
+			IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT);
+	if (!rc)
+		report_fact("SQD -> SQD: timeout and retry_cnt are changed");
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS };
+	if (!rc)
+		rc = try_modify(a, &attr, IBV_QP_STATE);
+	if (!rc)
+		rc = query_qp(a, &attr);
+	if (!rc)
+		report_fact("SQD -> RTS: timeout %u, retry_cnt %u",
+			    attr.timeout, attr.retry_cnt);
+	return rc ? rc : deliver(a, b);
+}
+// endregion sqd
+
+// region break-it
+/* 这几种错，内核当场拒绝：都是 EINVAL，原因却各不相同。*/
+static int break_it(const struct lesson *lesson, struct rdma_resources *a)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
+				    .port_num = a->ib_port };
+	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		   IBV_QP_ACCESS_FLAGS;
+	int rc = 0;
+
+	if (lesson_breaks(lesson, "assumed-state"))
+		return modify_qp_to_rtr(a);
+	if (lesson_breaks(lesson, "err-to-init")) {
+		rc = modify_qp_to_error(a);
+	} else if (lesson_breaks(lesson, "reset-to-err")) {
+		rc = modify_qp_to_reset(a);
+		attr.qp_state = IBV_QPS_ERR;
+		mask = IBV_QP_STATE;
+	} else if (lesson_breaks(lesson, "no-state-bit")) {
+		attr.qp_state = IBV_QPS_SQD;
+		mask = IBV_QP_EN_SQD_ASYNC_NOTIFY;
+	}
+	return rc ? rc : try_modify(a, &attr, mask);
+}
+// endregion break-it
+
+// region cur-state
+/* CUR_STATE 是“我以为我在哪里”。内核信了它，就不再看自己的记录。*/
+static int claim_state(struct rdma_resources *a)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS,
+				    .cur_qp_state = IBV_QPS_RTS };
+	struct explanation found[EXPLAIN_MOST];
+	int mask = IBV_QP_STATE | IBV_QP_CUR_STATE;
+	int rc = modify_qp_to_error(a);
+	size_t n;
+
+	if (!rc)
+		rc = try_modify(a, &attr, mask);
+	if (rc)
+		return rc;
+	report_fact("ibv_modify_qp(ERR -> RTS, CUR_STATE says RTS): 0");
+	rc = show_states(a, "A");
+	n = explain_accepted(a->qp, &attr, mask, IBV_QPS_ERR, found,
+			     EXPLAIN_MOST);
+	for (size_t i = 0; i < n; i++)
+		report_warning(found[i].next, "%s", found[i].cause);
+	return rc ? rc : -EINVAL;
+}
+// endregion cur-state
+
+// region wrong-psn
+/*
+ * 没有哪个内核会拒绝一个 PSN。错了会怎样，要看两个数碰巧差多少：多半是重传到头，
+ * RETRY_EXC；在 rxe 上也可能更糟——B 把包当作旧的重复包丢掉，却照样 ACK，于是 A 以为送到
+ * 了。这里取一个固定的 PSN，好让每次看到的都是后一种。
+ */
+static int expect_wrong_psn(struct rdma_resources *a, struct rdma_resources *b)
+{
+	int rc = modify_qp_to_reset(a);
+
+	if (!rc)
+		rc = modify_qp_to_reset(b);
+	if (!rc)
+		rc = modify_qp_to_init(a);
+	if (!rc)
+		rc = modify_qp_to_init(b);
+	if (rc)
+		return rc;
+	a->psn = PSN_OF_A;
+	a->remote = cm_con_data_of(b);
+	b->remote = cm_con_data_of(a);
+	b->remote.psn = (b->remote.psn + PSN_AHEAD) & 0xffffff;
+	rc = modify_qp_to_rtr(b);
+	if (!rc)
+		rc = modify_qp_to_rtr(a);
+	if (!rc)
+		rc = modify_qp_to_rts(a);
+	if (rc)
+		return rc;
+	report_fact("B expects a PSN that A will not send: RTR was accepted");
+	rc = post_receive(b, 0);
+	if (!rc)
+		rc = post_send(a, 0, a->msg_size, true);
+	if (!rc)
+		rc = poll_completion(a, WR_ID_SEND(0), NULL, POLL_TIMEOUT_MS);
+	if (!rc)
+		report_fact("A's send completed with success");
+	return rc ? rc : poll_completion(b, WR_ID_RECV(0), NULL, FLUSH_MS);
+}
+// endregion wrong-psn
+
+static int run(const struct lesson *lesson, struct rdma_resources *a,
+	       struct rdma_resources *b)
+{
+	int rc;
+
+	report_step("two QPs, connected: A is QP 0x%06x, B is QP 0x%06x",
+		    a->qp->qp_num, b->qp->qp_num);
+	rc = climb(a, b);
+	if (!rc)
+		rc = show_states(a, "A");
+	if (rc)
+		return rc;
+	if (lesson->break_name)
+		report_step("break it: %s", lesson->break_name);
+	if (lesson_breaks(lesson, "cur-state"))
+		return claim_state(a);
+	if (lesson_breaks(lesson, "wrong-psn"))
+		return expect_wrong_psn(a, b);
+	if (lesson->break_name)
+		return break_it(lesson, a);
+	rc = fail_on_purpose(a);
+	if (!rc)
+		rc = post_into_err(a);
+	if (!rc)
+		rc = come_back(a, b);
+	if (!rc)
+		rc = deliver(a, b);
+	return rc ? rc : pause_sending(a, b);
+}
+
+int main(int argc, char *argv[])
+{
+	struct rdma_resources a, b;
+	struct lesson lesson;
+	int rc = lesson_parse(&lesson, breaks, argc, argv);
+	int undo;
+
+	if (rc >= 0)
+		return rc;
+	rc = init_rdma_resources(&a, &lesson.config);
+	if (rc)
+		return 1;
+	rc = init_rdma_resources(&b, &lesson.config);
+	if (!rc) {
+		rc = run(&lesson, &a, &b);
+		undo = destroy_rdma_resources(&b);
+		rc = rc ? rc : undo;
+	}
+	undo = destroy_rdma_resources(&a);
+	return rc || undo ? 1 : 0;
+}
