@@ -1,0 +1,623 @@
+// SPDX-License-Identifier: MIT
+/*
+ * control.c —— 控制路径：device、PD、MR、CQ、SRQ、AH、事件
+ *
+ * 每个函数都与 libibverbs 里的同名同版本（qptrace.map），先调真的，再记一行。
+ * errno、返回值、参数原样交还：程序看不出中间有人。
+ */
+#include "event.h"
+#include "format.h"
+#include "hooks.h"
+#include "objects.h"
+#include "ring.h"
+#include "writer.h"
+
+#include <errno.h>
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+#undef ibv_get_device_list
+
+static const struct explanation unknown;
+
+static const char *device_of(const struct ibv_context *context)
+{
+	return context && context->device ? context->device->name : "?";
+}
+
+/* ---- device --------------------------------------------------------------- */
+
+EXPORTED struct ibv_device **ibv_get_device_list(int *num_devices)
+{
+	REAL(ibv_get_device_list, "IBVERBS_1.1", NULL);
+	struct ibv_device **list;
+	struct event e;
+	int count = 0;
+
+	if (!event_begin(&e, "get_device_list"))
+		return real(num_devices);
+	list = real(&count);
+	event_made(&e, list);
+	if (num_devices)
+		*num_devices = count;
+	LINE_NUMBER(&e.line, "count", count);
+	if (e.err)
+		event_explain(&e, unknown, "ibv_get_device_list()");
+	writer_lock();
+	event_end(&e);
+	return list;
+}
+
+static void record_ports(struct ibv_context *context, uint32_t id)
+{
+	static const char *const states[] = { "NOP",   "DOWN",	 "INIT",
+					      "ARMED", "ACTIVE", "DEFER" };
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+	struct line line;
+
+	if (ibv_query_device(context, &device))
+		return;
+	for (uint8_t i = 1; i <= device.phys_port_cnt; i++) {
+		if (ibv_query_port(context, i, &port))
+			continue;
+		line_start(&line, "port");
+		LINE_NUMBER(&line, "device", id);
+		LINE_TEXT(&line, "dev", device_of(context));
+		LINE_NUMBER(&line, "port", i);
+		LINE_TEXT(&line, "state",
+			  (unsigned int)port.state < 6 ? states[port.state]
+						       : "UNKNOWN");
+		LINE_TEXT(&line, "link",
+			  port.link_layer == IBV_LINK_LAYER_ETHERNET
+				  ? "Ethernet"
+				  : "InfiniBand");
+		LINE_NUMBER(&line, "active_mtu", 128u << port.active_mtu);
+		LINE_NUMBER(&line, "lid", port.lid);
+		writer_lock();
+		writer_add(ring_stamp(), &line);
+		writer_commit();
+	}
+}
+
+static void record_device(struct event *e, struct ibv_context *context,
+			  const char *name)
+{
+	uint32_t id = 0;
+
+	writer_lock();
+	if (context) {
+		object_add(OBJECT_CONTEXT, context, context);
+		id = object_id(OBJECT_CONTEXT, context);
+		hook_context(context);
+	}
+	LINE_NUMBER(&e->line, "device", id);
+	LINE_TEXT(&e->line, "dev", name);
+	if (context)
+		LINE_TEXT(&e->line, "node", context->device->dev_name);
+	recorder_inside++;
+	event_end(e);
+	if (context)
+		record_ports(context, id);
+	recorder_inside--;
+	errno = e->saved_errno;
+}
+
+EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	REAL(ibv_open_device, "IBVERBS_1.1", NULL);
+	struct ibv_context *context;
+	struct event e;
+
+	if (!event_begin(&e, "open_device"))
+		return real(device);
+	context = real(device);
+	event_made(&e, context);
+	if (e.err)
+		event_explain(&e, explain_open_device(e.err),
+			      "ibv_open_device(%s)", device->name);
+	record_device(&e, context, device->name);
+	return context;
+}
+
+EXPORTED struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	REAL(ibv_import_device, "IBVERBS_1.10", NULL);
+	struct ibv_context *context;
+	struct event e;
+
+	if (!event_begin(&e, "import_device"))
+		return real(cmd_fd);
+	context = real(cmd_fd);
+	event_made(&e, context);
+	if (e.err)
+		event_explain(&e, unknown, "ibv_import_device(fd %d)", cmd_fd);
+	record_device(&e, context, device_of(context));
+	return context;
+}
+
+/*
+ * 没有经过 ibv_open_device 的 context（provider 自己的 *dv_open_device）：在第一次
+ * 用到时补上。
+ */
+static void notice(struct ibv_context *context)
+{
+	struct event e;
+	bool known;
+
+	if (!event_begin(&e, "open_device"))
+		return;
+	writer_lock();
+	known = object_find(OBJECT_CONTEXT, context) != NULL;
+	writer_unlock();
+	if (known) {
+		recorder_inside--;
+		errno = e.saved_errno;
+		return;
+	}
+	record_device(&e, context, device_of(context));
+}
+
+EXPORTED int ibv_close_device(struct ibv_context *context)
+{
+	REAL(ibv_close_device, "IBVERBS_1.1", -1);
+	struct event e;
+	struct object *object;
+	int rc;
+
+	if (!event_begin(&e, "close_device"))
+		return real(context);
+	LINE_TEXT(&e.line, "dev", device_of(context));
+	writer_lock();
+	line_add_object(&e.line, OBJECT_CONTEXT, context);
+	object = object_detach(OBJECT_CONTEXT, context);
+	unhook_context(context);
+	writer_unlock();
+	rc = real(context);
+	event_returned(&e, rc ? errno : 0);
+	writer_lock();
+	if (rc) {
+		object_attach(object);
+		hook_context(context);
+	} else {
+		object_free(object);
+	}
+	event_end(&e);
+	return rc;
+}
+
+/* ---- 拆 ------------------------------------------------------------------- */
+
+static struct object *forget(struct event *e, enum object_kind kind,
+			     const void *pointer)
+{
+	struct object *object;
+
+	writer_lock();
+	line_add_object(&e->line, kind, pointer);
+	object = object_detach(kind, pointer);
+	if (object && kind == OBJECT_QP)
+		LINE_NUMBER(&e->line, "qpn", object->qpn);
+	writer_unlock();
+	return object;
+}
+
+static void forgotten(struct event *e, struct object *object, const char *call)
+{
+	if (e->err)
+		event_explain(e, explain_destroy(e->err), "%s()", call);
+	writer_lock();
+	if (e->err)
+		object_attach(object);
+	else
+		object_free(object);
+	event_end(e);
+}
+
+/* 这些都返回错误码本身，成功时 @done 收拾快路径上的指针。*/
+#define DESTROY(call, version, name, kind, type, done) \
+	EXPORTED int call(type *pointer)               \
+	{                                              \
+		REAL(call, version, ENOSYS);           \
+		struct object *object;                 \
+		struct event e;                        \
+		int err;                               \
+		if (!event_begin(&e, name))            \
+			return real(pointer);          \
+		object = forget(&e, kind, pointer);    \
+		err = real(pointer);                   \
+		event_returned(&e, err);               \
+		if (!err)                              \
+			done(pointer);                 \
+		forgotten(&e, object, #call);          \
+		return err;                            \
+	}
+
+static void nothing(const void *pointer)
+{
+	(void)pointer;
+}
+
+DESTROY(ibv_dealloc_pd, "IBVERBS_1.1", "dealloc_pd", OBJECT_PD, struct ibv_pd,
+	nothing)
+DESTROY(ibv_dereg_mr, "IBVERBS_1.1", "dereg_mr", OBJECT_MR, struct ibv_mr,
+	nothing)
+DESTROY(ibv_destroy_comp_channel, "IBVERBS_1.0", "destroy_comp_channel",
+	OBJECT_CHANNEL, struct ibv_comp_channel, nothing)
+DESTROY(ibv_destroy_cq, "IBVERBS_1.1", "destroy_cq", OBJECT_CQ, struct ibv_cq,
+	unhook_cq)
+DESTROY(ibv_destroy_srq, "IBVERBS_1.1", "destroy_srq", OBJECT_SRQ,
+	struct ibv_srq, nothing)
+DESTROY(ibv_destroy_ah, "IBVERBS_1.1", "destroy_ah", OBJECT_AH, struct ibv_ah,
+	nothing)
+DESTROY(ibv_destroy_qp, "IBVERBS_1.1", "destroy_qp", OBJECT_QP, struct ibv_qp,
+	unhook_qp)
+
+/* ---- PD ------------------------------------------------------------------- */
+
+EXPORTED struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	REAL(ibv_alloc_pd, "IBVERBS_1.1", NULL);
+	struct ibv_pd *pd;
+	struct event e;
+
+	notice(context);
+	if (!event_begin(&e, "alloc_pd"))
+		return real(context);
+	pd = real(context);
+	event_made(&e, pd);
+	if (e.err)
+		event_explain(&e, unknown, "ibv_alloc_pd(%s)",
+			      device_of(context));
+	writer_lock();
+	object_add(OBJECT_PD, pd, context);
+	line_add_object(&e.line, OBJECT_PD, pd);
+	line_add_object(&e.line, OBJECT_CONTEXT, context);
+	event_end(&e);
+	return pd;
+}
+
+/* ---- MR ------------------------------------------------------------------- */
+
+static void record_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
+		      const void *addr, size_t length, unsigned int access)
+{
+	char flags[160];
+
+	access_text(flags, sizeof(flags), access);
+	if (e->err)
+		event_explain(e, explain_reg_mr(e->err),
+			      "ibv_reg_mr(%p, %zu bytes, %s)", addr, length,
+			      flags);
+	writer_lock();
+	object_add(OBJECT_MR, mr, pd->context);
+	line_add_object(&e->line, OBJECT_MR, mr);
+	line_add_object(&e->line, OBJECT_PD, pd);
+	LINE_HEX(&e->line, "addr", (uintptr_t)addr);
+	LINE_NUMBER(&e->line, "len", length);
+	LINE_TEXT(&e->line, "access", flags);
+	if (mr) {
+		LINE_HEX(&e->line, "lkey", mr->lkey);
+		LINE_HEX(&e->line, "rkey", mr->rkey);
+	}
+	event_end(e);
+}
+
+EXPORTED struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+				   int access)
+{
+	REAL(ibv_reg_mr, "IBVERBS_1.1", NULL);
+	struct ibv_mr *mr;
+	struct event e;
+
+	if (!event_begin(&e, "reg_mr"))
+		return real(pd, addr, length, access);
+	mr = real(pd, addr, length, access);
+	event_made(&e, mr);
+	record_mr(&e, mr, pd, addr, length, (unsigned int)access);
+	return mr;
+}
+
+EXPORTED struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
+					size_t length, uint64_t iova,
+					int access)
+{
+	REAL(ibv_reg_mr_iova, "IBVERBS_1.7", NULL);
+	struct ibv_mr *mr;
+	struct event e;
+
+	if (!event_begin(&e, "reg_mr"))
+		return real(pd, addr, length, iova, access);
+	mr = real(pd, addr, length, iova, access);
+	event_made(&e, mr);
+	LINE_HEX(&e.line, "iova", iova);
+	record_mr(&e, mr, pd, addr, length, (unsigned int)access);
+	return mr;
+}
+
+/* access 不是编译期常量时，verbs.h 的宏 ibv_reg_mr 变成这一个。*/
+EXPORTED struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
+					 size_t length, uint64_t iova,
+					 unsigned int access)
+{
+	REAL(ibv_reg_mr_iova2, "IBVERBS_1.8", NULL);
+	struct ibv_mr *mr;
+	struct event e;
+
+	if (!event_begin(&e, "reg_mr"))
+		return real(pd, addr, length, iova, access);
+	mr = real(pd, addr, length, iova, access);
+	event_made(&e, mr);
+	LINE_HEX(&e.line, "iova", iova);
+	record_mr(&e, mr, pd, addr, length, access);
+	return mr;
+}
+
+EXPORTED struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
+					  size_t length, uint64_t iova, int fd,
+					  int access)
+{
+	REAL(ibv_reg_dmabuf_mr, "IBVERBS_1.12", NULL);
+	struct ibv_mr *mr;
+	struct event e;
+
+	if (!event_begin(&e, "reg_dmabuf_mr"))
+		return real(pd, offset, length, iova, fd, access);
+	mr = real(pd, offset, length, iova, fd, access);
+	event_made(&e, mr);
+	LINE_HEX(&e.line, "iova", iova);
+	LINE_NUMBER(&e.line, "dmabuf", fd);
+	record_mr(&e, mr, pd, NULL, length, (unsigned int)access);
+	return mr;
+}
+
+/* ---- channel 与 CQ -------------------------------------------------------- */
+
+EXPORTED struct ibv_comp_channel *
+ibv_create_comp_channel(struct ibv_context *context)
+{
+	REAL(ibv_create_comp_channel, "IBVERBS_1.0", NULL);
+	struct ibv_comp_channel *channel;
+	struct event e;
+
+	if (!event_begin(&e, "create_comp_channel"))
+		return real(context);
+	channel = real(context);
+	event_made(&e, channel);
+	if (e.err)
+		event_explain(&e, unknown, "ibv_create_comp_channel(%s)",
+			      device_of(context));
+	writer_lock();
+	object_add(OBJECT_CHANNEL, channel, context);
+	line_add_object(&e.line, OBJECT_CHANNEL, channel);
+	event_end(&e);
+	return channel;
+}
+
+void record_cq(struct event *e, struct ibv_cq *cq, struct ibv_context *context,
+	       int asked)
+{
+	struct object *object;
+
+	writer_lock();
+	object = object_add(OBJECT_CQ, cq, context);
+	line_add_object(&e->line, OBJECT_CQ, cq);
+	line_add_object(&e->line, OBJECT_CONTEXT, context);
+	LINE_NUMBER(&e->line, "cqe_asked", asked);
+	if (cq) {
+		LINE_NUMBER(&e->line, "cqe", cq->cqe);
+		if (object)
+			object->channel = cq->channel;
+		if (cq->channel)
+			line_add_object(&e->line, OBJECT_CHANNEL, cq->channel);
+	}
+	event_end(e);
+}
+
+EXPORTED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
+				      void *cq_context,
+				      struct ibv_comp_channel *channel,
+				      int comp_vector)
+{
+	REAL(ibv_create_cq, "IBVERBS_1.1", NULL);
+	struct ibv_cq *cq;
+	struct event e;
+
+	notice(context);
+	if (!event_begin(&e, "create_cq"))
+		return real(context, cqe, cq_context, channel, comp_vector);
+	cq = real(context, cqe, cq_context, channel, comp_vector);
+	event_made(&e, cq);
+	if (e.err)
+		event_explain(&e, explain_create_cq(e.err),
+			      "ibv_create_cq(%s, cqe %d, comp_vector %d)",
+			      device_of(context), cqe, comp_vector);
+	record_cq(&e, cq, context, cqe);
+	return cq;
+}
+
+EXPORTED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	REAL(ibv_resize_cq, "IBVERBS_1.1", ENOSYS);
+	struct event e;
+	int err;
+
+	if (!event_begin(&e, "resize_cq"))
+		return real(cq, cqe);
+	err = real(cq, cqe);
+	event_returned(&e, err);
+	if (err)
+		event_explain(&e, unknown, "ibv_resize_cq(%d)", cqe);
+	writer_lock();
+	line_add_object(&e.line, OBJECT_CQ, cq);
+	LINE_NUMBER(&e.line, "cqe_asked", cqe);
+	LINE_NUMBER(&e.line, "cqe", cq->cqe);
+	event_end(&e);
+	return err;
+}
+
+/*
+ * 程序多半就睡在这里。记下在哪个 channel 上睡，卡住时才说得出“有一个线程在等事件，
+ * 而 CQ 没有 arm”。事件本身走环：每个 completion 一次，也算快路径。
+ */
+EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
+			      struct ibv_cq **cq, void **cq_context)
+{
+	REAL(ibv_get_cq_event, "IBVERBS_1.1", -1);
+	struct ring *ring;
+	struct record *record;
+	int rc;
+
+	if (recorder_inside || recorder.control_only || !writer_ready())
+		return real(channel, cq, cq_context);
+	ring = ring_mine();
+	if (!ring)
+		return real(channel, cq, cq_context);
+	atomic_store(&ring->sleeps, channel);
+	rc = real(channel, cq, cq_context);
+	atomic_store(&ring->sleeps, NULL);
+	if (rc)
+		return rc;
+	record = ring_slot(ring);
+	record->stamp = ring_stamp();
+	record->object = *cq;
+	record->kind = RECORD_CQ_EVENT;
+	ring_publish(ring);
+	return 0;
+}
+
+/* ---- SRQ ------------------------------------------------------------------ */
+
+void record_srq(struct event *e, struct ibv_srq *srq,
+		struct ibv_context *context, const struct ibv_srq_attr *attr)
+{
+	writer_lock();
+	object_add(OBJECT_SRQ, srq, context);
+	line_add_object(&e->line, OBJECT_SRQ, srq);
+	line_add_object(&e->line, OBJECT_CONTEXT, context);
+	LINE_NUMBER(&e->line, "max_wr", attr->max_wr);
+	LINE_NUMBER(&e->line, "max_sge", attr->max_sge);
+	event_end(e);
+}
+
+EXPORTED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
+					struct ibv_srq_init_attr *init)
+{
+	REAL(ibv_create_srq, "IBVERBS_1.1", NULL);
+	struct ibv_srq *srq;
+	struct event e;
+
+	if (!event_begin(&e, "create_srq"))
+		return real(pd, init);
+	srq = real(pd, init);
+	event_made(&e, srq);
+	if (e.err)
+		event_explain(&e, unknown,
+			      "ibv_create_srq(max_wr %u, max_sge %u)",
+			      init->attr.max_wr, init->attr.max_sge);
+	record_srq(&e, srq, pd->context, &init->attr);
+	return srq;
+}
+
+EXPORTED int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr,
+			    int mask)
+{
+	REAL(ibv_modify_srq, "IBVERBS_1.1", ENOSYS);
+	struct event e;
+	int err;
+
+	if (!event_begin(&e, "modify_srq"))
+		return real(srq, attr, mask);
+	err = real(srq, attr, mask);
+	event_returned(&e, err);
+	if (err)
+		event_explain(&e, unknown,
+			      "ibv_modify_srq(max_wr %u, limit %u, mask 0x%x)",
+			      attr->max_wr, attr->srq_limit,
+			      (unsigned int)mask);
+	writer_lock();
+	line_add_object(&e.line, OBJECT_SRQ, srq);
+	if (mask & IBV_SRQ_MAX_WR)
+		LINE_NUMBER(&e.line, "max_wr", attr->max_wr);
+	if (mask & IBV_SRQ_LIMIT)
+		LINE_NUMBER(&e.line, "limit", attr->srq_limit);
+	event_end(&e);
+	return err;
+}
+
+/* ---- AH 与 multicast ------------------------------------------------------ */
+
+EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
+				      struct ibv_ah_attr *attr)
+{
+	REAL(ibv_create_ah, "IBVERBS_1.1", NULL);
+	char gid[46];
+	struct ibv_ah *ah;
+	struct event e;
+
+	if (!event_begin(&e, "create_ah"))
+		return real(pd, attr);
+	ah = real(pd, attr);
+	event_made(&e, ah);
+	gid_as_text(gid, &attr->grh.dgid);
+	LINE_NUMBER(&e.line, "is_global", attr->is_global);
+	LINE_NUMBER(&e.line, "sgid_index", attr->grh.sgid_index);
+	LINE_TEXT(&e.line, "dgid", gid);
+	LINE_NUMBER(&e.line, "port", attr->port_num);
+	if (e.err)
+		event_explain(&e, unknown,
+			      "ibv_create_ah(port %u, is_global %u, GID index "
+			      "%u, to %s)",
+			      attr->port_num, attr->is_global,
+			      attr->grh.sgid_index, gid);
+	writer_lock();
+	object_add(OBJECT_AH, ah, pd->context);
+	line_add_object(&e.line, OBJECT_AH, ah);
+	event_end(&e);
+	return ah;
+}
+
+/* ---- 异步事件 ------------------------------------------------------------- */
+
+static void add_element(struct line *line, const struct ibv_async_event *event)
+{
+	switch (event->event_type) {
+	case IBV_EVENT_CQ_ERR:
+		line_add_object(line, OBJECT_CQ, event->element.cq);
+		return;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		line_add_object(line, OBJECT_SRQ, event->element.srq);
+		return;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		line_add_object(line, OBJECT_QP, event->element.qp);
+		LINE_NUMBER(line, "qpn", event->element.qp->qp_num);
+		return;
+	default:
+		LINE_NUMBER(line, "port", event->element.port_num);
+	}
+}
+
+EXPORTED int ibv_get_async_event(struct ibv_context *context,
+				 struct ibv_async_event *event)
+{
+	REAL(ibv_get_async_event, "IBVERBS_1.1", -1);
+	int rc = real(context, event);
+	struct event e;
+
+	if (rc || !event_begin(&e, "async_event"))
+		return rc;
+	LINE_TEXT(&e.line, "type", async_event_name(event->event_type));
+	LINE_TEXT(&e.line, "dev", device_of(context));
+	writer_lock();
+	add_element(&e.line, event);
+	event_end(&e);
+	return 0;
+}

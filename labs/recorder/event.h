@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * event.h - one recorded call of the control path, and how its real function
+ * is found.
+ *
+ *	REAL(ibv_alloc_pd, "IBVERBS_1.1", NULL);	finds `real`
+ *	if (!event_begin(&e, "alloc_pd"))		not to be recorded
+ *		return real(context);
+ *	pd = real(context);
+ *	event_made(&e, pd);				errno if it is NULL
+ *	if (e.err)
+ *		event_explain(&e, explain..., "ibv_alloc_pd()");
+ *	writer_lock();
+ *	LINE_NUMBER(&e.line, "pd", ...);
+ *	event_end(&e);			adds err, dur; unlocks; restores errno
+ *	return pd;
+ */
+#ifndef RECORDER_EVENT_H
+#define RECORDER_EVENT_H
+
+#include "explain.h"
+#include "line.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+struct event {
+	uint64_t stamp; /* when it was called */
+	uint64_t end;	/* when it returned */
+	int err;	/* 0, or the error number */
+	int saved_errno;
+	struct explanation why;
+	struct line line;
+};
+
+/* How deep the thread is in the recorder's or libibverbs' own calls. */
+extern __thread int recorder_inside __attribute__((tls_model("initial-exec")));
+
+/* False: call the real function and nothing else. */
+bool event_begin(struct event *event, const char *name);
+
+/* The real function has returned @made, or an error number. */
+void event_made(struct event *event, const void *made);
+void event_returned(struct event *event, int err);
+
+/*
+ * Explain event->err (0: what @fmt says) on stderr (at most three times for each call and error
+ * number) and in the line. @fmt: the call with its arguments. Without the lock.
+ */
+void event_explain(struct event *event, struct explanation why, const char *fmt,
+		   ...) __attribute__((format(printf, 3, 4)));
+
+/* With the lock, which it gives up. */
+void event_end(struct event *event);
+
+/*
+ * The symbol of the next library behind this one; of libibverbs if that was
+ * loaded by dlopen() and nobody sees it. NULL: there is none (errno ENOSYS).
+ */
+void *real_symbol(const char *name, const char *version);
+
+/* An object pointer is not a function pointer in ISO C: hence the memcpy. */
+#define REAL(name, version, failure)                                       \
+	static __typeof__(&name) real;                                     \
+	do {                                                               \
+		__typeof__(real) found =                                   \
+			__atomic_load_n(&real, __ATOMIC_RELAXED);          \
+		void *symbol = found ? NULL : real_symbol(#name, version); \
+		if (symbol) {                                              \
+			memcpy(&found, &symbol, sizeof(found));            \
+			__atomic_store_n(&real, found, __ATOMIC_RELAXED);  \
+		}                                                          \
+		if (!found)                                                \
+			return failure;                                    \
+	} while (0)
+
+/* The interposed name comes out of the library in spite of its visibility. */
+#define EXPORTED __attribute__((visibility("default")))
+
+/* ---- start.c ---- */
+
+/* Catch fatal signals and SIGQUIT, where nobody else has. */
+void recorder_catch_signals(void);
+
+#endif

@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: MIT
+/*
+ * extended.c —— 扩展 API：verbs_context 里的 create_*_ex，QP 的 wr_*()，CQ 的
+ * start_poll/next_poll
+ *
+ * UCX、librdmacm、新的 perftest 都走这条路。指针放在三个地方：
+ *   verbs_context  context 前面的一块（“grows up”：新成员加在前面），用 sz 判断有没有；
+ *   ibv_qp_ex      每个 QP 一套 wr_*；
+ *   ibv_cq_ex      每个 CQ 一套 start_poll/next_poll/end_poll。
+ * 旧版 libibverbs 的 ibv_qp_ex 没有最后的 wr_atomic_write，所以不去碰它。
+ */
+#include "event.h"
+#include "hooks.h"
+#include "objects.h"
+#include "ring.h"
+#include "writer.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#define BUCKETS 256u
+#define PENDING 32
+
+/* 一个被换了指针的 QP 或 CQ。表只增不减，快路径上查它不用锁。*/
+struct hook {
+	const void *_Atomic key;
+	struct hook *next;
+	/* CQ */
+	uint64_t wc_flags;
+	struct ibv_cq_ex cq; /* 原来的指针 */
+	/* QP：wr_start 与 wr_complete 之间攒着的 WR */
+	struct ibv_qp_ex qp; /* 原来的指针 */
+	unsigned int count;
+	struct record pending[PENDING];
+};
+
+static struct hook *_Atomic table[BUCKETS];
+
+static struct hook *_Atomic *bucket_of(const void *key)
+{
+	return &table[(uint64_t)(uintptr_t)key * 0x9e3779b97f4a7c15u >> 56];
+}
+
+static struct hook *find(const void *key)
+{
+	struct hook *h =
+		atomic_load_explicit(bucket_of(key), memory_order_acquire);
+
+	while (h && atomic_load_explicit(&h->key, memory_order_relaxed) != key)
+		h = h->next;
+	return h;
+}
+
+/* 已经拆掉的留下的空位，同一个桶里可以再用。持锁。*/
+static struct hook *reuse(const void *key)
+{
+	struct hook *h = atomic_load(bucket_of(key));
+
+	while (h && atomic_load(&h->key))
+		h = h->next;
+	return h;
+}
+
+static struct hook *add(const void *key)
+{
+	struct hook *h = reuse(key);
+
+	if (h)
+		return h;
+	h = mmap(NULL, sizeof(*h), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (h == MAP_FAILED)
+		return NULL;
+	h->next = atomic_load(bucket_of(key));
+	atomic_store_explicit(bucket_of(key), h, memory_order_release);
+	return h;
+}
+
+/* ---- CQ ------------------------------------------------------------------- */
+
+/* 没有要的字段，驱动可能不给读它的函数。*/
+static void record_current(const struct hook *h, struct ibv_cq_ex *cq)
+{
+	uint64_t has = h->wc_flags;
+	struct ring *ring = ring_mine();
+	struct record *record;
+	uint32_t qpn = RECORD_NO_QPN;
+
+	if (!ring)
+		return;
+	if ((has & IBV_WC_EX_WITH_QP_NUM) && cq->read_qp_num)
+		qpn = cq->read_qp_num(cq);
+	record = ring_slot(ring);
+	record->stamp = ring_stamp();
+	record->wr_id = cq->wr_id;
+	record->object = cq;
+	record->qpn = qpn;
+	record->length = RECORD_NO_LENGTH;
+	if ((has & IBV_WC_EX_WITH_BYTE_LEN) && cq->read_byte_len)
+		record->length = cq->read_byte_len(cq);
+	record->rkey = cq->status ? cq->read_vendor_err(cq) : 0;
+	record->flags = cq->status ? 0 : (uint16_t)cq->read_wc_flags(cq);
+	record->kind = RECORD_COMPLETION;
+	record->opcode = cq->status ? 0 : (uint8_t)cq->read_opcode(cq);
+	record->status = (uint8_t)cq->status;
+	ring_publish(ring);
+	if (cq->status != IBV_WC_SUCCESS)
+		completion_failed(ibv_cq_ex_to_cq(cq), qpn, cq->wr_id,
+				  cq->status);
+}
+
+static void nothing_there(const struct ibv_cq_ex *cq)
+{
+	struct ring *ring = ring_mine();
+
+	if (!ring)
+		return;
+	atomic_store_explicit(&ring->polled, cq, memory_order_relaxed);
+	atomic_store_explicit(
+		&ring->polls,
+		atomic_load_explicit(&ring->polls, memory_order_relaxed) + 1,
+		memory_order_relaxed);
+}
+
+static int traced_start_poll(struct ibv_cq_ex *cq,
+			     struct ibv_poll_cq_attr *attr)
+{
+	const struct hook *h = find(cq);
+	int rc = h->cq.start_poll(cq, attr);
+
+	if (rc)
+		nothing_there(cq);
+	else
+		record_current(h, cq);
+	return rc;
+}
+
+static int traced_next_poll(struct ibv_cq_ex *cq)
+{
+	const struct hook *h = find(cq);
+	int rc = h->cq.next_poll(cq);
+
+	if (!rc)
+		record_current(h, cq);
+	return rc;
+}
+
+static void hook_cq_ex(struct ibv_cq_ex *cq, uint64_t wc_flags)
+{
+	struct hook *h;
+
+	if (recorder.control_only || !cq->start_poll || !cq->next_poll)
+		return;
+	h = add(cq);
+	if (!h)
+		return;
+	h->cq = *cq;
+	h->wc_flags = wc_flags;
+	atomic_store(&h->key, cq);
+	cq->start_poll = traced_start_poll;
+	cq->next_poll = traced_next_poll;
+}
+
+void unhook_cq(struct ibv_cq *cq)
+{
+	struct hook *h = find(cq);
+
+	if (h)
+		atomic_store(&h->key, NULL);
+}
+
+/* ---- QP ------------------------------------------------------------------- */
+
+static void publish(struct hook *h)
+{
+	struct ring *ring = ring_mine();
+
+	for (unsigned int i = 0; ring && i < h->count; i++) {
+		*ring_slot(ring) = h->pending[i];
+		ring_publish(ring);
+	}
+	h->count = 0;
+}
+
+/* wr_send() 等开始一个新的 WR；它的 SGE 随后由 wr_set_*() 给出。*/
+static struct hook *next_wr(struct ibv_qp_ex *qp, enum ibv_wr_opcode opcode,
+			    uint32_t rkey, uint64_t remote_addr)
+{
+	struct hook *h = find(qp);
+
+	if (h->count == PENDING)
+		publish(h);
+	h->pending[h->count++] = (struct record){
+		.stamp = ring_stamp(),
+		.wr_id = qp->wr_id,
+		.object = qp,
+		.remote_addr = remote_addr,
+		.rkey = rkey,
+		.flags = (uint16_t)qp->wr_flags,
+		.kind = RECORD_POST_SEND,
+		.opcode = (uint8_t)opcode,
+	};
+	return h;
+}
+
+static struct record *current(struct hook *h)
+{
+	return &h->pending[h->count ? h->count - 1 : 0];
+}
+
+static void traced_cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr,
+			   uint64_t compare, uint64_t swap)
+{
+	next_wr(qp, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, addr)
+		->qp.wr_atomic_cmp_swp(qp, rkey, addr, compare, swap);
+}
+
+static void traced_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr,
+			     uint64_t value)
+{
+	next_wr(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, addr)
+		->qp.wr_atomic_fetch_add(qp, rkey, addr, value);
+}
+
+static void traced_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw,
+			   uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	next_wr(qp, IBV_WR_BIND_MW, rkey, 0)->qp.wr_bind_mw(qp, mw, rkey, info);
+}
+
+static void traced_local_inv(struct ibv_qp_ex *qp, uint32_t rkey)
+{
+	next_wr(qp, IBV_WR_LOCAL_INV, rkey, 0)->qp.wr_local_inv(qp, rkey);
+}
+
+static void traced_read(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr)
+{
+	next_wr(qp, IBV_WR_RDMA_READ, rkey, addr)
+		->qp.wr_rdma_read(qp, rkey, addr);
+}
+
+static void traced_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr)
+{
+	next_wr(qp, IBV_WR_RDMA_WRITE, rkey, addr)
+		->qp.wr_rdma_write(qp, rkey, addr);
+}
+
+static void traced_write_imm(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr,
+			     __be32 imm)
+{
+	next_wr(qp, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, addr)
+		->qp.wr_rdma_write_imm(qp, rkey, addr, imm);
+}
+
+static void traced_send(struct ibv_qp_ex *qp)
+{
+	next_wr(qp, IBV_WR_SEND, 0, 0)->qp.wr_send(qp);
+}
+
+static void traced_send_imm(struct ibv_qp_ex *qp, __be32 imm)
+{
+	next_wr(qp, IBV_WR_SEND_WITH_IMM, 0, 0)->qp.wr_send_imm(qp, imm);
+}
+
+static void traced_send_inv(struct ibv_qp_ex *qp, uint32_t rkey)
+{
+	next_wr(qp, IBV_WR_SEND_WITH_INV, rkey, 0)->qp.wr_send_inv(qp, rkey);
+}
+
+static void traced_send_tso(struct ibv_qp_ex *qp, void *header, uint16_t size,
+			    uint16_t mss)
+{
+	next_wr(qp, IBV_WR_TSO, 0, 0)->qp.wr_send_tso(qp, header, size, mss);
+}
+
+static void traced_set_ud(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn,
+			  uint32_t qkey)
+{
+	struct hook *h = find(qp);
+
+	current(h)->remote = qpn;
+	h->qp.wr_set_ud_addr(qp, ah, qpn, qkey);
+}
+
+static void traced_set_inline(struct ibv_qp_ex *qp, void *addr, size_t length)
+{
+	struct hook *h = find(qp);
+
+	current(h)->addr = (uintptr_t)addr;
+	current(h)->length = (uint32_t)length;
+	current(h)->num_sge = 1;
+	current(h)->flags |= IBV_SEND_INLINE;
+	h->qp.wr_set_inline_data(qp, addr, length);
+}
+
+static void traced_set_inline_list(struct ibv_qp_ex *qp, size_t count,
+				   const struct ibv_data_buf *list)
+{
+	struct hook *h = find(qp);
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < count; i++)
+		bytes += list[i].length;
+	current(h)->addr = count ? (uintptr_t)list[0].addr : 0;
+	current(h)->length = (uint32_t)bytes;
+	current(h)->num_sge = (uint8_t)count;
+	current(h)->flags |= IBV_SEND_INLINE;
+	h->qp.wr_set_inline_data_list(qp, count, list);
+}
+
+static void traced_set_sge(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr,
+			   uint32_t length)
+{
+	struct hook *h = find(qp);
+
+	current(h)->addr = addr;
+	current(h)->length = length;
+	current(h)->num_sge = 1;
+	h->qp.wr_set_sge(qp, lkey, addr, length);
+}
+
+static void traced_set_sge_list(struct ibv_qp_ex *qp, size_t count,
+				const struct ibv_sge *list)
+{
+	struct hook *h = find(qp);
+	uint32_t bytes = 0;
+
+	for (size_t i = 0; i < count; i++)
+		bytes += list[i].length;
+	current(h)->addr = count ? list[0].addr : 0;
+	current(h)->length = bytes;
+	current(h)->num_sge = (uint8_t)count;
+	h->qp.wr_set_sge_list(qp, count, list);
+}
+
+static void traced_start(struct ibv_qp_ex *qp)
+{
+	struct hook *h = find(qp);
+
+	h->count = 0;
+	h->qp.wr_start(qp);
+}
+
+/* 到这里 WR 才真的交给网卡；失败则这一批一个也没有交出去。*/
+static int traced_complete(struct ibv_qp_ex *qp)
+{
+	struct hook *h = find(qp);
+	unsigned int count = h->count;
+	uint64_t wr_id = h->pending[0].wr_id;
+	struct ring *ring;
+	int rc;
+
+	publish(h);
+	rc = h->qp.wr_complete(qp);
+	ring = rc && count ? ring_mine() : NULL;
+	if (ring) {
+		*ring_slot(ring) = (struct record){
+			.stamp = ring_stamp(),
+			.wr_id = wr_id,
+			.object = qp,
+			.length = count,
+			.kind = RECORD_POST_FAILED,
+			.opcode = 1,
+			.status = (uint8_t)rc,
+		};
+		ring_publish(ring);
+	}
+	return rc;
+}
+
+static void traced_abort(struct ibv_qp_ex *qp)
+{
+	struct hook *h = find(qp);
+
+	h->count = 0;
+	h->qp.wr_abort(qp);
+}
+
+static void swap_wr(struct ibv_qp_ex *qp)
+{
+#define SWAP(member, traced)                 \
+	do {                                 \
+		if (qp->member)              \
+			qp->member = traced; \
+	} while (0)
+	SWAP(wr_atomic_cmp_swp, traced_cmp_swp);
+	SWAP(wr_atomic_fetch_add, traced_fetch_add);
+	SWAP(wr_bind_mw, traced_bind_mw);
+	SWAP(wr_local_inv, traced_local_inv);
+	SWAP(wr_rdma_read, traced_read);
+	SWAP(wr_rdma_write, traced_write);
+	SWAP(wr_rdma_write_imm, traced_write_imm);
+	SWAP(wr_send, traced_send);
+	SWAP(wr_send_imm, traced_send_imm);
+	SWAP(wr_send_inv, traced_send_inv);
+	SWAP(wr_send_tso, traced_send_tso);
+	SWAP(wr_set_ud_addr, traced_set_ud);
+	SWAP(wr_set_inline_data, traced_set_inline);
+	SWAP(wr_set_inline_data_list, traced_set_inline_list);
+	SWAP(wr_set_sge, traced_set_sge);
+	SWAP(wr_set_sge_list, traced_set_sge_list);
+	SWAP(wr_start, traced_start);
+	SWAP(wr_complete, traced_complete);
+	SWAP(wr_abort, traced_abort);
+#undef SWAP
+}
+
+static struct ibv_qp_ex *as_qp_ex(struct ibv_qp *qp)
+{
+	REAL(ibv_qp_to_qp_ex, "IBVERBS_1.6", NULL);
+
+	return real(qp);
+}
+
+/* 结尾的 wr_atomic_write 旧版没有：只抄到它前面。*/
+void hook_qp(struct ibv_qp *qp)
+{
+	struct ibv_qp_ex *ex = recorder.control_only ? NULL : as_qp_ex(qp);
+	struct hook *h;
+
+	if (!ex || !ex->wr_start)
+		return;
+	h = add(ex);
+	if (!h)
+		return;
+	memcpy(&h->qp, ex, offsetof(struct ibv_qp_ex, wr_atomic_write));
+	h->count = 0;
+	atomic_store(&h->key, ex);
+	swap_wr(ex);
+}
+
+void unhook_qp(struct ibv_qp *qp)
+{
+	struct hook *h = find(qp);
+
+	if (h)
+		atomic_store(&h->key, NULL);
+}
+
+/* ---- 造对象的扩展调用 ------------------------------------------------------ */
+
+/* 每个 provider 的 context 都指向同一组函数，但不能指望：按 context 存。*/
+#define MAX_EXTENDED 64
+static struct extended {
+	struct ibv_context *_Atomic context;
+	struct ibv_qp *(*create_qp_ex)(struct ibv_context *,
+				       struct ibv_qp_init_attr_ex *);
+	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *,
+					  struct ibv_cq_init_attr_ex *);
+	struct ibv_srq *(*create_srq_ex)(struct ibv_context *,
+					 struct ibv_srq_init_attr_ex *);
+	int (*modify_qp_rate_limit)(struct ibv_qp *,
+				    struct ibv_qp_rate_limit_attr *);
+} extended[MAX_EXTENDED];
+
+static struct extended *extended_of(const struct ibv_context *context)
+{
+	for (size_t i = 0; i < MAX_EXTENDED; i++)
+		if (atomic_load(&extended[i].context) == context)
+			return &extended[i];
+	return NULL;
+}
+
+static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
+					  struct ibv_qp_init_attr_ex *init)
+{
+	struct extended *x = extended_of(context);
+	struct ibv_qp_init_attr_ex asked = *init;
+	struct ibv_qp_init_attr got;
+	struct ibv_qp *qp;
+	struct event e;
+
+	if (!event_begin(&e, "create_qp"))
+		return x->create_qp_ex(context, init);
+	qp = x->create_qp_ex(context, init);
+	event_made(&e, qp);
+	if (e.err)
+		event_explain(&e, explain_create_qp(e.err),
+			      "ibv_create_qp_ex(%s, type %d, %u + %u WRs, "
+			      "inline %u)",
+			      context->device->name, (int)init->qp_type,
+			      asked.cap.max_send_wr, asked.cap.max_recv_wr,
+			      asked.cap.max_inline_data);
+	got = (struct ibv_qp_init_attr){
+		.send_cq = init->send_cq,
+		.recv_cq = init->recv_cq,
+		.srq = init->srq,
+		.cap = init->cap,
+		.qp_type = init->qp_type,
+		.sq_sig_all = init->sq_sig_all,
+	};
+	record_qp(&e, qp,
+		  init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL, &got,
+		  &asked.cap);
+	return qp;
+}
+
+static struct ibv_cq_ex *traced_create_cq_ex(struct ibv_context *context,
+					     struct ibv_cq_init_attr_ex *init)
+{
+	struct extended *x = extended_of(context);
+	struct ibv_cq_ex *cq;
+	struct event e;
+
+	if (!event_begin(&e, "create_cq"))
+		return x->create_cq_ex(context, init);
+	cq = x->create_cq_ex(context, init);
+	event_made(&e, cq);
+	if (e.err)
+		event_explain(&e, explain_create_cq(e.err),
+			      "ibv_create_cq_ex(%s, cqe %u, comp_vector %u)",
+			      context->device->name, init->cqe,
+			      init->comp_vector);
+	if (cq)
+		hook_cq_ex(cq, init->wc_flags);
+	record_cq(&e, cq ? ibv_cq_ex_to_cq(cq) : NULL, context, (int)init->cqe);
+	return cq;
+}
+
+static struct ibv_srq *traced_create_srq_ex(struct ibv_context *context,
+					    struct ibv_srq_init_attr_ex *init)
+{
+	struct extended *x = extended_of(context);
+	struct ibv_srq *srq;
+	struct event e;
+
+	if (!event_begin(&e, "create_srq"))
+		return x->create_srq_ex(context, init);
+	srq = x->create_srq_ex(context, init);
+	event_made(&e, srq);
+	if (e.err)
+		event_explain(&e, (struct explanation){ 0 },
+			      "ibv_create_srq_ex(%s, max_wr %u, max_sge %u)",
+			      context->device->name, init->attr.max_wr,
+			      init->attr.max_sge);
+	record_srq(&e, srq, context, &init->attr);
+	return srq;
+}
+
+static int traced_rate_limit(struct ibv_qp *qp,
+			     struct ibv_qp_rate_limit_attr *attr)
+{
+	struct extended *x = extended_of(qp->context);
+	struct event e;
+	int err;
+
+	if (!event_begin(&e, "modify_qp_rate_limit"))
+		return x->modify_qp_rate_limit(qp, attr);
+	err = x->modify_qp_rate_limit(qp, attr);
+	event_returned(&e, err);
+	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
+	LINE_NUMBER(&e.line, "rate_limit", attr->rate_limit);
+	if (err)
+		event_explain(&e, (struct explanation){ 0 },
+			      "ibv_modify_qp_rate_limit(QP %u, %u kbps)",
+			      qp->qp_num, attr->rate_limit);
+	writer_lock();
+	LINE_NUMBER(&e.line, "qp", object_id(OBJECT_QP, qp));
+	event_end(&e);
+	return err;
+}
+
+#define HAS(vctx, op)                                                          \
+	((vctx)->sz >= sizeof(*(vctx)) - offsetof(struct verbs_context, op) && \
+	 (vctx)->op)
+
+void hook_extended(struct ibv_context *context)
+{
+	struct verbs_context *vctx = verbs_get_ctx(context);
+	struct extended *x = vctx ? extended_of(NULL) : NULL;
+
+	if (!x)
+		return;
+	atomic_store(&x->context, context);
+	if (HAS(vctx, create_qp_ex)) {
+		x->create_qp_ex = vctx->create_qp_ex;
+		vctx->create_qp_ex = traced_create_qp_ex;
+	}
+	if (HAS(vctx, create_cq_ex)) {
+		x->create_cq_ex = vctx->create_cq_ex;
+		vctx->create_cq_ex = traced_create_cq_ex;
+	}
+	if (HAS(vctx, create_srq_ex)) {
+		x->create_srq_ex = vctx->create_srq_ex;
+		vctx->create_srq_ex = traced_create_srq_ex;
+	}
+	if (HAS(vctx, modify_qp_rate_limit)) {
+		x->modify_qp_rate_limit = vctx->modify_qp_rate_limit;
+		vctx->modify_qp_rate_limit = traced_rate_limit;
+	}
+}
+
+void unhook_extended(struct ibv_context *context)
+{
+	struct verbs_context *vctx = verbs_get_ctx(context);
+	struct extended *x = extended_of(context);
+
+	if (!vctx || !x)
+		return;
+	if (HAS(vctx, create_qp_ex))
+		vctx->create_qp_ex = x->create_qp_ex;
+	if (HAS(vctx, create_cq_ex))
+		vctx->create_cq_ex = x->create_cq_ex;
+	if (HAS(vctx, create_srq_ex))
+		vctx->create_srq_ex = x->create_srq_ex;
+	if (HAS(vctx, modify_qp_rate_limit))
+		vctx->modify_qp_rate_limit = x->modify_qp_rate_limit;
+	atomic_store(&x->context, NULL);
+}

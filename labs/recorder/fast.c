@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT
+/*
+ * fast.c —— 快路径：post_send、post_recv、poll_cq、req_notify_cq
+ *
+ * 这些在 verbs.h 里是 inline 函数，直接跳到 context->ops 里的指针，LD_PRELOAD 换
+ * 不了符号，只能换指针。每次调用多做的事只有：记一个时间，填一个 64 字节的记录。
+ *
+ * 次序有讲究：post 的记录在交给驱动“之前”发布，completion 的在拿到“之后”发布。
+ * 于是记录里 post 一定在它的 completion 前面，哪怕收 completion 的是另一个线程。
+ */
+#include "event.h"
+#include "format.h"
+#include "hooks.h"
+#include "objects.h"
+#include "qp_table.h"
+#include "ring.h"
+#include "writer.h"
+
+#include <errno.h>
+
+#define MAX_CONTEXTS 64
+
+/* 只增不减，读者不用锁；关掉的 context 留下空位给以后的用。*/
+static struct hooked {
+	struct ibv_context *_Atomic context;
+	struct ibv_context_ops ops;
+} contexts[MAX_CONTEXTS];
+
+static inline const struct ibv_context_ops *
+real_ops(const struct ibv_context *context)
+{
+	const struct hooked *h = contexts;
+	const struct hooked *last = &contexts[MAX_CONTEXTS - 1];
+
+	while (h != last &&
+	       atomic_load_explicit(&h->context, memory_order_relaxed) !=
+		       context)
+		h++;
+	return &h->ops;
+}
+
+static uint32_t sum(const struct ibv_sge *sge, int count)
+{
+	uint32_t bytes = 0;
+
+	for (int i = 0; i < count; i++)
+		bytes += sge[i].length;
+	return bytes;
+}
+
+/* ---- completion ----------------------------------------------------------- */
+
+static bool worth_explaining(struct object *qp, enum ibv_wc_status status)
+{
+	if (!qp)
+		return status != IBV_WC_WR_FLUSH_ERR;
+	if (qp->failed || (status == IBV_WC_WR_FLUSH_ERR && qp->to_error))
+		return false;
+	return qp->failed = true;
+}
+
+/*
+ * 只解释每个 QP 的第一个坏 completion：第一个才带着原因，后面的都是 flush。
+ * 程序自己把 QP 转到 ERR 引起的 flush 是正常的收尾，不是失败。
+ */
+void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
+		       enum ibv_wc_status status)
+{
+	struct event e;
+	struct object *qp;
+	uint32_t id;
+	bool worth;
+
+	if (!event_begin(&e, "explain"))
+		return;
+	writer_lock();
+	qp = object_find_qpn(cq->context, qpn);
+	id = qp ? qp->id : 0;
+	worth = worth_explaining(qp, status);
+	writer_unlock();
+	if (!worth) {
+		recorder_inside--;
+		errno = e.saved_errno;
+		return;
+	}
+	LINE_TEXT(&e.line, "about", "completion");
+	LINE_NUMBER(&e.line, "qp", id);
+	LINE_NUMBER(&e.line, "qpn", qpn);
+	LINE_HEX(&e.line, "wr_id", wr_id);
+	LINE_WORD(&e.line, "status", wc_status_name(status));
+	event_explain(&e, explain_wc_status(status),
+		      "completion of wr_id 0x%llx on QP %u of %s: %s (status "
+		      "%d)",
+		      (unsigned long long)wr_id, qpn, cq->context->device->name,
+		      wc_status_name(status), (int)status);
+	writer_lock();
+	event_end(&e);
+}
+
+static void record_completion(struct ring *ring, uint64_t stamp,
+			      const struct ibv_cq *cq, const struct ibv_wc *wc)
+{
+	struct record *record = ring_slot(ring);
+
+	record->stamp = stamp;
+	record->wr_id = wc->wr_id;
+	record->object = cq;
+	record->qpn = wc->qp_num;
+	record->length = wc->byte_len;
+	record->rkey = wc->vendor_err;
+	record->flags = (uint16_t)wc->wc_flags;
+	record->kind = RECORD_COMPLETION;
+	record->opcode = (uint8_t)wc->opcode;
+	record->status = (uint8_t)wc->status;
+	ring_publish(ring);
+}
+
+static int traced_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
+{
+	int n = real_ops(cq->context)->poll_cq(cq, num, wc);
+	struct ring *ring = ring_mine();
+	uint64_t stamp;
+
+	if (!ring)
+		return n;
+	atomic_store_explicit(&ring->polled, cq, memory_order_relaxed);
+	if (n <= 0) {
+		uint64_t polls = atomic_load_explicit(&ring->polls,
+						      memory_order_relaxed);
+
+		atomic_store_explicit(&ring->polls, polls + 1,
+				      memory_order_relaxed);
+		return n;
+	}
+	stamp = ring_stamp();
+	for (int i = 0; i < n; i++)
+		record_completion(ring, stamp, cq, &wc[i]);
+	for (int i = 0; i < n; i++)
+		if (wc[i].status != IBV_WC_SUCCESS)
+			completion_failed(cq, wc[i].qp_num, wc[i].wr_id,
+					  wc[i].status);
+	return n;
+}
+
+static int traced_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	struct ring *ring = ring_mine();
+	struct record *record;
+
+	if (ring) {
+		record = ring_slot(ring);
+		record->stamp = ring_stamp();
+		record->object = cq;
+		record->kind = RECORD_ARM;
+		ring_publish(ring);
+	}
+	return real_ops(cq->context)->req_notify_cq(cq, solicited_only);
+}
+
+/* ---- post ----------------------------------------------------------------- */
+
+static void refused(struct ring *ring, const void *object, uint64_t wr_id,
+		    uint32_t count, bool send, int err)
+{
+	struct record *record = ring_slot(ring);
+
+	record->stamp = ring_stamp();
+	record->wr_id = wr_id;
+	record->object = object;
+	record->length = count;
+	record->kind = RECORD_POST_FAILED;
+	record->opcode = send;
+	record->status = (uint8_t)err;
+	ring_publish(ring);
+}
+
+/*
+ * ibv_post_* 返回正的错误码（老驱动有返回 -1 并设 errno 的）。@qp 为 NULL 是 SRQ。
+ */
+static void explain_refusal(const char *call, struct ibv_qp *qp, uint64_t wr_id,
+			    int rc)
+{
+	int err = rc > 0 ? rc : errno;
+	struct event e;
+
+	if (!event_begin(&e, "explain"))
+		return;
+	e.err = err;
+	LINE_TEXT(&e.line, "about", "post");
+	LINE_HEX(&e.line, "wr_id", wr_id);
+	if (qp)
+		event_explain(&e, explain_post(err),
+			      "%s(QP %u of %s in %s, wr_id 0x%llx)", call,
+			      qp->qp_num, qp->context->device->name,
+			      qp_state_name(qp->state),
+			      (unsigned long long)wr_id);
+	else
+		event_explain(&e, explain_post(err), "%s(wr_id 0x%llx)", call,
+			      (unsigned long long)wr_id);
+	writer_lock();
+	if (qp)
+		LINE_NUMBER(&e.line, "qp", object_id(OBJECT_QP, qp));
+	event_end(&e);
+}
+
+static void record_send(struct ring *ring, uint64_t stamp,
+			const struct ibv_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct record *record = ring_slot(ring);
+
+	record->stamp = stamp;
+	record->wr_id = wr->wr_id;
+	record->object = qp;
+	record->addr = wr->num_sge > 0 ? wr->sg_list[0].addr : 0;
+	record->length = sum(wr->sg_list, wr->num_sge);
+	record->remote_addr = 0;
+	record->rkey = 0;
+	record->remote = 0;
+	record->flags = (uint16_t)wr->send_flags;
+	record->kind = RECORD_POST_SEND;
+	record->opcode = (uint8_t)wr->opcode;
+	record->num_sge = (uint8_t)wr->num_sge;
+	if (qp->qp_type == IBV_QPT_UD) {
+		record->remote = wr->wr.ud.remote_qpn;
+	} else if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+		   wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		record->remote_addr = wr->wr.atomic.remote_addr;
+		record->rkey = wr->wr.atomic.rkey;
+	} else if (wr->opcode == IBV_WR_RDMA_WRITE ||
+		   wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
+		   wr->opcode == IBV_WR_RDMA_READ) {
+		record->remote_addr = wr->wr.rdma.remote_addr;
+		record->rkey = wr->wr.rdma.rkey;
+	}
+	ring_publish(ring);
+}
+
+static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+			    struct ibv_send_wr **bad)
+{
+	struct ring *ring = ring_mine();
+	struct ibv_send_wr *first = NULL;
+	uint64_t stamp = ring_stamp();
+	uint32_t left = 0;
+	int rc;
+
+	for (struct ibv_send_wr *w = wr; ring && w; w = w->next)
+		record_send(ring, stamp, qp, w);
+	rc = real_ops(qp->context)->post_send(qp, wr, bad);
+	if (__builtin_expect(rc == 0, 1) || !ring)
+		return rc;
+	if (bad)
+		first = *bad;
+	for (struct ibv_send_wr *w = first; w; w = w->next)
+		left++;
+	/* rxe 在状态不对时不填 bad_wr：WR 已经在环里，到了 RTS 会被执行。*/
+	if (!first)
+		first = wr;
+	refused(ring, qp, first->wr_id, left, true, rc);
+	explain_refusal("ibv_post_send", qp, first->wr_id, rc);
+	return rc;
+}
+
+static void record_recv(struct ring *ring, uint64_t stamp, const void *object,
+			const struct ibv_recv_wr *wr, enum record_kind kind)
+{
+	struct record *record = ring_slot(ring);
+
+	record->stamp = stamp;
+	record->wr_id = wr->wr_id;
+	record->object = object;
+	record->addr = wr->num_sge > 0 ? wr->sg_list[0].addr : 0;
+	record->length = sum(wr->sg_list, wr->num_sge);
+	record->flags = 0;
+	record->kind = (uint8_t)kind;
+	record->opcode = 0;
+	record->num_sge = (uint8_t)wr->num_sge;
+	ring_publish(ring);
+}
+
+static void recv_refused(struct ring *ring, const char *call, struct ibv_qp *qp,
+			 const void *object, const struct ibv_recv_wr *bad,
+			 int rc)
+{
+	uint32_t left = 0;
+
+	for (const struct ibv_recv_wr *w = bad; w; w = w->next)
+		left++;
+	if (!left)
+		return;
+	refused(ring, object, bad->wr_id, left, false, rc);
+	explain_refusal(call, qp, bad->wr_id, rc);
+}
+
+static int traced_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
+			    struct ibv_recv_wr **bad)
+{
+	struct ring *ring = ring_mine();
+	uint64_t stamp = ring_stamp();
+	int rc;
+
+	for (struct ibv_recv_wr *w = wr; ring && w; w = w->next)
+		record_recv(ring, stamp, qp, w, RECORD_POST_RECV);
+	rc = real_ops(qp->context)->post_recv(qp, wr, bad);
+	if (__builtin_expect(rc != 0, 0) && ring && bad)
+		recv_refused(ring, "ibv_post_recv", qp, qp, *bad, rc);
+	return rc;
+}
+
+static int traced_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+				struct ibv_recv_wr **bad)
+{
+	struct ring *ring = ring_mine();
+	uint64_t stamp = ring_stamp();
+	int rc;
+
+	for (struct ibv_recv_wr *w = wr; ring && w; w = w->next)
+		record_recv(ring, stamp, srq, w, RECORD_POST_SRQ_RECV);
+	rc = real_ops(srq->context)->post_srq_recv(srq, wr, bad);
+	if (__builtin_expect(rc != 0, 0) && ring && bad)
+		recv_refused(ring, "ibv_post_srq_recv", NULL, srq, *bad, rc);
+	return rc;
+}
+
+/* ---- 装与卸 --------------------------------------------------------------- */
+
+static struct hooked *find(const struct ibv_context *context)
+{
+	for (size_t i = 0; i < MAX_CONTEXTS; i++)
+		if (atomic_load(&contexts[i].context) == context)
+			return &contexts[i];
+	return NULL;
+}
+
+static void hook_ops(struct ibv_context_ops *ops)
+{
+	if (ops->poll_cq)
+		ops->poll_cq = traced_poll_cq;
+	if (ops->req_notify_cq)
+		ops->req_notify_cq = traced_req_notify_cq;
+	if (ops->post_send)
+		ops->post_send = traced_post_send;
+	if (ops->post_recv)
+		ops->post_recv = traced_post_recv;
+	if (ops->post_srq_recv)
+		ops->post_srq_recv = traced_post_srq_recv;
+}
+
+bool hook_context(struct ibv_context *context)
+{
+	struct hooked *h;
+
+	if (find(context))
+		return true;
+	h = find(NULL);
+	if (!h)
+		return false;
+	h->ops = context->ops;
+	atomic_store(&h->context, context);
+	if (!recorder.control_only)
+		hook_ops(&context->ops);
+	hook_extended(context);
+	return true;
+}
+
+void unhook_context(struct ibv_context *context)
+{
+	struct hooked *h = find(context);
+
+	if (!h)
+		return;
+	if (!recorder.control_only)
+		context->ops = h->ops;
+	unhook_extended(context);
+	atomic_store(&h->context, NULL);
+}

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: MIT
+/*
+ * format.c —— 把数字变成名字：opcode、status、flags、QP 的属性
+ *
+ * 记录文件是给人和 jq 看的：写 "RETRY_EXC_ERR" 而不是 12，写 1024 而不是
+ * IBV_MTU_1024 的枚举值 3（两者混淆正是常见的错误之一，所以枚举外的值原样写出）。
+ */
+#include "format.h"
+
+#include "qp_table.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+struct flag_name {
+	unsigned int bit;
+	const char *name;
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const char *name_in(const char *const *names, size_t count,
+			   unsigned int value)
+{
+	return value < count && names[value] ? names[value] : "UNKNOWN";
+}
+
+static const char *flags_in(const struct flag_name *names, size_t count,
+			    unsigned int flags, char *out, size_t size)
+{
+	size_t used = 0, len;
+
+	for (size_t i = 0; i < count; i++) {
+		len = strlen(names[i].name);
+		if (!(flags & names[i].bit) || used + len + 2 > size)
+			continue;
+		if (used)
+			out[used++] = '|';
+		memcpy(out + used, names[i].name, len);
+		used += len;
+	}
+	if (!used)
+		out[used++] = '0';
+	out[used] = '\0';
+	return out;
+}
+
+const char *wr_opcode_name(unsigned int opcode)
+{
+	static const char *const names[] = {
+		[IBV_WR_RDMA_WRITE] = "RDMA_WRITE",
+		[IBV_WR_RDMA_WRITE_WITH_IMM] = "RDMA_WRITE_WITH_IMM",
+		[IBV_WR_SEND] = "SEND",
+		[IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM",
+		[IBV_WR_RDMA_READ] = "RDMA_READ",
+		[IBV_WR_ATOMIC_CMP_AND_SWP] = "ATOMIC_CMP_AND_SWP",
+		[IBV_WR_ATOMIC_FETCH_AND_ADD] = "ATOMIC_FETCH_AND_ADD",
+		[IBV_WR_LOCAL_INV] = "LOCAL_INV",
+		[IBV_WR_BIND_MW] = "BIND_MW",
+		[IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV",
+		[IBV_WR_TSO] = "TSO",
+		[IBV_WR_DRIVER1] = "DRIVER1",
+	};
+
+	return name_in(names, COUNT(names), opcode);
+}
+
+const char *wc_opcode_name(unsigned int opcode)
+{
+	static const char *const names[] = {
+		[IBV_WC_SEND] = "SEND",
+		[IBV_WC_RDMA_WRITE] = "RDMA_WRITE",
+		[IBV_WC_RDMA_READ] = "RDMA_READ",
+		[IBV_WC_COMP_SWAP] = "COMP_SWAP",
+		[IBV_WC_FETCH_ADD] = "FETCH_ADD",
+		[IBV_WC_BIND_MW] = "BIND_MW",
+		[IBV_WC_LOCAL_INV] = "LOCAL_INV",
+		[IBV_WC_TSO] = "TSO",
+		[IBV_WC_RECV] = "RECV",
+		[IBV_WC_RECV_RDMA_WITH_IMM] = "RECV_RDMA_WITH_IMM",
+		[IBV_WC_TM_ADD] = "TM_ADD",
+		[IBV_WC_TM_DEL] = "TM_DEL",
+		[IBV_WC_TM_SYNC] = "TM_SYNC",
+		[IBV_WC_TM_RECV] = "TM_RECV",
+		[IBV_WC_TM_NO_TAG] = "TM_NO_TAG",
+	};
+
+	return name_in(names, COUNT(names), opcode);
+}
+
+const char *wc_status_name(unsigned int status)
+{
+	static const char *const names[] = {
+		[IBV_WC_SUCCESS] = "SUCCESS",
+		[IBV_WC_LOC_LEN_ERR] = "LOC_LEN_ERR",
+		[IBV_WC_LOC_QP_OP_ERR] = "LOC_QP_OP_ERR",
+		[IBV_WC_LOC_EEC_OP_ERR] = "LOC_EEC_OP_ERR",
+		[IBV_WC_LOC_PROT_ERR] = "LOC_PROT_ERR",
+		[IBV_WC_WR_FLUSH_ERR] = "WR_FLUSH_ERR",
+		[IBV_WC_MW_BIND_ERR] = "MW_BIND_ERR",
+		[IBV_WC_BAD_RESP_ERR] = "BAD_RESP_ERR",
+		[IBV_WC_LOC_ACCESS_ERR] = "LOC_ACCESS_ERR",
+		[IBV_WC_REM_INV_REQ_ERR] = "REM_INV_REQ_ERR",
+		[IBV_WC_REM_ACCESS_ERR] = "REM_ACCESS_ERR",
+		[IBV_WC_REM_OP_ERR] = "REM_OP_ERR",
+		[IBV_WC_RETRY_EXC_ERR] = "RETRY_EXC_ERR",
+		[IBV_WC_RNR_RETRY_EXC_ERR] = "RNR_RETRY_EXC_ERR",
+		[IBV_WC_LOC_RDD_VIOL_ERR] = "LOC_RDD_VIOL_ERR",
+		[IBV_WC_REM_INV_RD_REQ_ERR] = "REM_INV_RD_REQ_ERR",
+		[IBV_WC_REM_ABORT_ERR] = "REM_ABORT_ERR",
+		[IBV_WC_INV_EECN_ERR] = "INV_EECN_ERR",
+		[IBV_WC_INV_EEC_STATE_ERR] = "INV_EEC_STATE_ERR",
+		[IBV_WC_FATAL_ERR] = "FATAL_ERR",
+		[IBV_WC_RESP_TIMEOUT_ERR] = "RESP_TIMEOUT_ERR",
+		[IBV_WC_GENERAL_ERR] = "GENERAL_ERR",
+		[IBV_WC_TM_ERR] = "TM_ERR",
+		[IBV_WC_TM_RNDV_INCOMPLETE] = "TM_RNDV_INCOMPLETE",
+	};
+
+	return name_in(names, COUNT(names), status);
+}
+
+const char *qp_kind_name(unsigned int type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return "RC";
+	case IBV_QPT_UC:
+		return "UC";
+	case IBV_QPT_UD:
+		return "UD";
+	case IBV_QPT_RAW_PACKET:
+		return "RAW_PACKET";
+	case IBV_QPT_XRC_SEND:
+		return "XRC_SEND";
+	case IBV_QPT_XRC_RECV:
+		return "XRC_RECV";
+	case IBV_QPT_DRIVER:
+		return "DRIVER";
+	}
+	return "UNKNOWN";
+}
+
+const char *async_event_name(unsigned int type)
+{
+	static const char *const names[] = {
+		[IBV_EVENT_CQ_ERR] = "CQ_ERR",
+		[IBV_EVENT_QP_FATAL] = "QP_FATAL",
+		[IBV_EVENT_QP_REQ_ERR] = "QP_REQ_ERR",
+		[IBV_EVENT_QP_ACCESS_ERR] = "QP_ACCESS_ERR",
+		[IBV_EVENT_COMM_EST] = "COMM_EST",
+		[IBV_EVENT_SQ_DRAINED] = "SQ_DRAINED",
+		[IBV_EVENT_PATH_MIG] = "PATH_MIG",
+		[IBV_EVENT_PATH_MIG_ERR] = "PATH_MIG_ERR",
+		[IBV_EVENT_DEVICE_FATAL] = "DEVICE_FATAL",
+		[IBV_EVENT_PORT_ACTIVE] = "PORT_ACTIVE",
+		[IBV_EVENT_PORT_ERR] = "PORT_ERR",
+		[IBV_EVENT_LID_CHANGE] = "LID_CHANGE",
+		[IBV_EVENT_PKEY_CHANGE] = "PKEY_CHANGE",
+		[IBV_EVENT_SM_CHANGE] = "SM_CHANGE",
+		[IBV_EVENT_SRQ_ERR] = "SRQ_ERR",
+		[IBV_EVENT_SRQ_LIMIT_REACHED] = "SRQ_LIMIT_REACHED",
+		[IBV_EVENT_QP_LAST_WQE_REACHED] = "QP_LAST_WQE_REACHED",
+		[IBV_EVENT_CLIENT_REREGISTER] = "CLIENT_REREGISTER",
+		[IBV_EVENT_GID_CHANGE] = "GID_CHANGE",
+		[IBV_EVENT_WQ_FATAL] = "WQ_FATAL",
+	};
+
+	return name_in(names, COUNT(names), type);
+}
+
+const char *access_text(char *out, size_t size, unsigned int flags)
+{
+	static const struct flag_name names[] = {
+		{ IBV_ACCESS_LOCAL_WRITE, "LOCAL_WRITE" },
+		{ IBV_ACCESS_REMOTE_WRITE, "REMOTE_WRITE" },
+		{ IBV_ACCESS_REMOTE_READ, "REMOTE_READ" },
+		{ IBV_ACCESS_REMOTE_ATOMIC, "REMOTE_ATOMIC" },
+		{ IBV_ACCESS_MW_BIND, "MW_BIND" },
+		{ IBV_ACCESS_ZERO_BASED, "ZERO_BASED" },
+		{ IBV_ACCESS_ON_DEMAND, "ON_DEMAND" },
+		{ IBV_ACCESS_HUGETLB, "HUGETLB" },
+		{ IBV_ACCESS_RELAXED_ORDERING, "RELAXED_ORDERING" },
+	};
+
+	return flags_in(names, COUNT(names), flags, out, size);
+}
+
+const char *send_flags_text(char *out, size_t size, unsigned int flags)
+{
+	static const struct flag_name names[] = {
+		{ IBV_SEND_FENCE, "FENCE" },
+		{ IBV_SEND_SIGNALED, "SIGNALED" },
+		{ IBV_SEND_SOLICITED, "SOLICITED" },
+		{ IBV_SEND_INLINE, "INLINE" },
+		{ IBV_SEND_IP_CSUM, "IP_CSUM" },
+	};
+
+	return flags_in(names, COUNT(names), flags, out, size);
+}
+
+const char *wc_flags_text(char *out, size_t size, unsigned int flags)
+{
+	static const struct flag_name names[] = {
+		{ IBV_WC_GRH, "GRH" },
+		{ IBV_WC_WITH_IMM, "WITH_IMM" },
+		{ IBV_WC_IP_CSUM_OK, "IP_CSUM_OK" },
+		{ IBV_WC_WITH_INV, "WITH_INV" },
+	};
+
+	return flags_in(names, COUNT(names), flags, out, size);
+}
+
+const char *gid_as_text(char *out, const union ibv_gid *gid)
+{
+	if (!inet_ntop(AF_INET6, gid->raw, out, INET6_ADDRSTRLEN))
+		out[0] = '\0';
+	return out;
+}
+
+/* ---- 记录 ----------------------------------------------------------------- */
+
+static void format_owner(struct line *line, const struct object *owner)
+{
+	if (!owner)
+		return;
+	if (owner->kind == OBJECT_SRQ) {
+		LINE_NUMBER(line, "srq", owner->id);
+		return;
+	}
+	LINE_NUMBER(line, "qp", owner->id);
+	LINE_NUMBER(line, "qpn", owner->qpn);
+}
+
+static void format_post_send(struct line *line, const struct record *record)
+{
+	char flags[64];
+
+	LINE_WORD(line, "op", wr_opcode_name(record->opcode));
+	LINE_NUMBER(line, "len", record->length);
+	LINE_WORD(line, "flags",
+		  send_flags_text(flags, sizeof(flags), record->flags));
+	LINE_NUMBER(line, "sges", record->num_sge);
+	LINE_HEX(line, "addr", record->addr);
+	if (record->rkey || record->remote_addr) {
+		LINE_HEX(line, "remote_addr", record->remote_addr);
+		LINE_HEX(line, "rkey", record->rkey);
+	}
+	if (record->remote)
+		LINE_NUMBER(line, "remote_qpn", record->remote);
+}
+
+static void format_completion(struct line *line, const struct record *record)
+{
+	char flags[64];
+
+	LINE_WORD(line, "status", wc_status_name(record->status));
+	/* 出错时驱动不填 opcode 与长度，读到的是上一次剩下的。*/
+	if (record->status == IBV_WC_SUCCESS) {
+		LINE_WORD(line, "op", wc_opcode_name(record->opcode));
+		if (record->length != RECORD_NO_LENGTH)
+			LINE_NUMBER(line, "len", record->length);
+		if (record->flags)
+			LINE_WORD(line, "flags",
+				  wc_flags_text(flags, sizeof(flags),
+						record->flags));
+	} else {
+		LINE_NUMBER(line, "vendor_err", record->rkey);
+	}
+}
+
+static void format_one_post(struct line *line, const struct record *record,
+			    const struct object *owner, uint64_t number)
+{
+	line_start(line, record->kind == RECORD_POST_SEND   ? "post_send"
+			 : record->kind == RECORD_POST_RECV ? "post_recv"
+							    : "post_srq_recv");
+	format_owner(line, owner);
+	LINE_NUMBER(line, "n", number);
+	LINE_HEX(line, "wr_id", record->wr_id);
+	if (record->kind == RECORD_POST_SEND) {
+		format_post_send(line, record);
+	} else {
+		LINE_NUMBER(line, "len", record->length);
+		LINE_NUMBER(line, "sges", record->num_sge);
+		LINE_HEX(line, "addr", record->addr);
+	}
+}
+
+/* 没有单独成对的调用：从哪一个 WR 起被拒绝，共几个。*/
+static void format_refusal(struct line *line, const struct record *record,
+			   const struct object *owner, uint64_t number)
+{
+	line_start(line, "post_failed");
+	format_owner(line, owner);
+	LINE_WORD(line, "call",
+		  record->opcode		       ? "ibv_post_send"
+		  : owner && owner->kind == OBJECT_SRQ ? "ibv_post_srq_recv"
+						       : "ibv_post_recv");
+	LINE_HEX(line, "wr_id", record->wr_id);
+	LINE_NUMBER(line, "n", number);
+	LINE_NUMBER(line, "count", record->length);
+	LINE_NUMBER(line, "err", record->status);
+}
+
+void format_record(struct line *line, const struct record *record,
+		   uint64_t time)
+{
+	struct object *owner = NULL;
+	uint64_t number = objects_book(record, time, &owner);
+
+	switch ((enum record_kind)record->kind) {
+	case RECORD_POST_SEND:
+	case RECORD_POST_RECV:
+	case RECORD_POST_SRQ_RECV:
+		format_one_post(line, record, owner, number);
+		return;
+	case RECORD_POST_FAILED:
+		format_refusal(line, record, owner, number);
+		return;
+	case RECORD_COMPLETION:
+		line_start(line, "completion");
+		LINE_NUMBER(line, "cq", object_id(OBJECT_CQ, record->object));
+		if (owner)
+			format_owner(line, owner);
+		else if (record->qpn != RECORD_NO_QPN)
+			LINE_NUMBER(line, "qpn", record->qpn);
+		LINE_HEX(line, "wr_id", record->wr_id);
+		if (number)
+			LINE_NUMBER(line, "of", number);
+		format_completion(line, record);
+		return;
+	case RECORD_ARM:
+		line_start(line, "arm");
+		LINE_NUMBER(line, "cq", object_id(OBJECT_CQ, record->object));
+		return;
+	case RECORD_CQ_EVENT:
+		line_start(line, "cq_event");
+		LINE_NUMBER(line, "cq", object_id(OBJECT_CQ, record->object));
+		return;
+	}
+}
+
+/* ---- QP 的属性 ------------------------------------------------------------ */
+
+/* 枚举之外的值原样写出：“1024 不是 enum ibv_mtu”正是要让人看见的。*/
+static void format_mtu(struct line *line, enum ibv_mtu mtu)
+{
+	if (mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096)
+		LINE_NUMBER(line, "path_mtu", 128u << mtu);
+	else
+		LINE_NUMBER(line, "path_mtu_bad", (unsigned int)mtu);
+}
+
+/* 属性里只有 sgid_index；对端看到的是槽里的 GID，所以把它也查出来。*/
+static void format_av(struct line *line, struct ibv_qp *qp,
+		      const struct ibv_ah_attr *ah)
+{
+	char text[INET6_ADDRSTRLEN];
+	union ibv_gid mine;
+
+	LINE_NUMBER(line, "is_global", ah->is_global);
+	LINE_NUMBER(line, "ah_port", ah->port_num);
+	if (!ah->is_global) {
+		LINE_NUMBER(line, "dlid", ah->dlid);
+		return;
+	}
+	LINE_NUMBER(line, "sgid_index", ah->grh.sgid_index);
+	if (!ibv_query_gid(qp->context, ah->port_num, ah->grh.sgid_index,
+			   &mine))
+		LINE_WORD(line, "sgid", gid_as_text(text, &mine));
+	LINE_WORD(line, "dgid", gid_as_text(text, &ah->grh.dgid));
+	LINE_NUMBER(line, "hop_limit", ah->grh.hop_limit);
+	LINE_NUMBER(line, "traffic_class", ah->grh.traffic_class);
+	LINE_NUMBER(line, "sl", ah->sl);
+}
+
+static void format_ladder(struct line *line, const struct ibv_qp_attr *attr,
+			  int mask)
+{
+	if (mask & IBV_QP_DEST_QPN)
+		LINE_NUMBER(line, "dest_qpn", attr->dest_qp_num);
+	if (mask & IBV_QP_RQ_PSN)
+		LINE_NUMBER(line, "rq_psn", attr->rq_psn);
+	if (mask & IBV_QP_SQ_PSN)
+		LINE_NUMBER(line, "sq_psn", attr->sq_psn);
+	if (mask & IBV_QP_PATH_MTU)
+		format_mtu(line, attr->path_mtu);
+	if (mask & IBV_QP_TIMEOUT)
+		LINE_NUMBER(line, "timeout", attr->timeout);
+	if (mask & IBV_QP_RETRY_CNT)
+		LINE_NUMBER(line, "retry_cnt", attr->retry_cnt);
+	if (mask & IBV_QP_RNR_RETRY)
+		LINE_NUMBER(line, "rnr_retry", attr->rnr_retry);
+	if (mask & IBV_QP_MIN_RNR_TIMER)
+		LINE_NUMBER(line, "min_rnr_timer", attr->min_rnr_timer);
+	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
+		LINE_NUMBER(line, "max_rd_atomic", attr->max_rd_atomic);
+	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
+		LINE_NUMBER(line, "max_dest_rd_atomic",
+			    attr->max_dest_rd_atomic);
+}
+
+void format_qp_attr(struct line *line, struct ibv_qp *qp,
+		    const struct ibv_qp_attr *attr, int mask)
+{
+	char text[160];
+
+	if (mask & IBV_QP_CUR_STATE)
+		LINE_WORD(line, "cur_state", qp_state_name(attr->cur_qp_state));
+	if (mask & IBV_QP_PKEY_INDEX)
+		LINE_NUMBER(line, "pkey_index", attr->pkey_index);
+	if (mask & IBV_QP_PORT)
+		LINE_NUMBER(line, "port", attr->port_num);
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		LINE_WORD(line, "access",
+			  access_text(text, sizeof(text),
+				      attr->qp_access_flags));
+	if (mask & IBV_QP_QKEY)
+		LINE_HEX(line, "qkey", attr->qkey);
+	if (mask & IBV_QP_AV)
+		format_av(line, qp, &attr->ah_attr);
+	format_ladder(line, attr, mask);
+	if (mask & IBV_QP_RATE_LIMIT)
+		LINE_NUMBER(line, "rate_limit", attr->rate_limit);
+}

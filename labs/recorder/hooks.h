@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hooks.h - the calls that are no symbols: ibv_poll_cq() and its kin are inline
+ * functions that jump through pointers in the context, in a CQ or in a QP.
+ */
+#ifndef RECORDER_HOOKS_H
+#define RECORDER_HOOKS_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+
+/* ---- fast.c: context->ops ---- */
+
+/*
+ * Put the recorder's functions into @context, once; not into its fast path
+ * with --control-only. With the writer's lock. False if there are too many.
+ */
+bool hook_context(struct ibv_context *context);
+
+/* Put the real ones back, before the context is closed. */
+void unhook_context(struct ibv_context *context);
+
+/*
+ * A bad completion was read from @cq: explain the first of each QP. Not for a
+ * QP that the program has moved to ERR itself.
+ */
+void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
+		       enum ibv_wc_status status);
+
+/* ---- extended.c: verbs_context, ibv_qp_ex, ibv_cq_ex ---- */
+
+/* The extended calls of @context that make objects. */
+void hook_extended(struct ibv_context *context);
+void unhook_extended(struct ibv_context *context);
+
+/* @qp's wr_*() functions, if it has any. */
+void hook_qp(struct ibv_qp *qp);
+void unhook_qp(struct ibv_qp *qp);
+void unhook_cq(struct ibv_cq *cq);
+
+/* ---- qp.c, control.c: shared by the plain and the extended calls ---- */
+
+struct event;
+
+/* The line of a QP that was made; takes the lock. */
+void record_qp(struct event *event, struct ibv_qp *qp, const struct ibv_pd *pd,
+	       const struct ibv_qp_init_attr *got,
+	       const struct ibv_qp_cap *asked);
+void record_cq(struct event *event, struct ibv_cq *cq,
+	       struct ibv_context *context, int asked);
+void record_srq(struct event *event, struct ibv_srq *srq,
+		struct ibv_context *context, const struct ibv_srq_attr *attr);
+
+#endif

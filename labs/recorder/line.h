@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * line.h - one line of JSON, built without malloc or stdio: it is called from
+ * signal handlers and from threads of programs that bring their own malloc.
+ *
+ * A line holds the members of one object, without the braces. Keys are string
+ * literals. A member that does not fit is left out whole.
+ */
+#ifndef RECORDER_LINE_H
+#define RECORDER_LINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LINE_SIZE 4096
+
+struct line {
+	size_t used;
+	char text[LINE_SIZE];
+};
+
+/* Start with the member "ev": @name. */
+void line_start(struct line *line, const char *name);
+
+/* Write @value in decimal to @out (20 bytes are enough). Returns its length. */
+size_t put_decimal(char *out, uint64_t value);
+
+/* "0x...", with the quotes; @out: 20 bytes. Returns its length. */
+size_t put_hex(char *out, uint64_t value);
+
+/*
+ * The value of a member whose key is written already. text: any bytes, up to
+ * @len (SIZE_MAX: up to the NUL); what is not UTF-8 becomes '?'. word: a name
+ * that needs no care: letters, digits, ". : | _ -". False: it does not fit.
+ */
+bool line_put_text(struct line *line, const char *text, size_t len);
+bool line_put_word(struct line *line, const char *word);
+
+/* ,"key": - inline, so that a key of known length costs a store or two. */
+static inline bool line_put_key(struct line *line, const char *key, size_t len)
+{
+	if (len + 24 > sizeof(line->text) - line->used)
+		return false;
+	memcpy(line->text + line->used, key, len);
+	line->used += len;
+	return true;
+}
+
+static inline void line_add_number(struct line *line, const char *key,
+				   size_t key_len, uint64_t value)
+{
+	if (line_put_key(line, key, key_len))
+		line->used += put_decimal(line->text + line->used, value);
+}
+
+static inline void line_add_hex(struct line *line, const char *key,
+				size_t key_len, uint64_t value)
+{
+	if (line_put_key(line, key, key_len))
+		line->used += put_hex(line->text + line->used, value);
+}
+
+static inline void line_add_text(struct line *line, const char *key,
+				 size_t key_len, const char *text, size_t len)
+{
+	size_t before = line->used;
+
+	if (line_put_key(line, key, key_len) && !line_put_text(line, text, len))
+		line->used = before;
+}
+
+static inline void line_add_word(struct line *line, const char *key,
+				 size_t key_len, const char *word)
+{
+	size_t before = line->used;
+
+	if (line_put_key(line, key, key_len) && !line_put_word(line, word))
+		line->used = before;
+}
+
+#define LINE_KEY(key) ",\"" key "\":", sizeof(",\"" key "\":") - 1
+#define LINE_NUMBER(line, key, value) \
+	line_add_number(line, LINE_KEY(key), (uint64_t)(value))
+/* As a string "0x...": a reader with doubles would round 64 bits. */
+#define LINE_HEX(line, key, value) \
+	line_add_hex(line, LINE_KEY(key), (uint64_t)(value))
+#define LINE_TEXT(line, key, text) \
+	line_add_text(line, LINE_KEY(key), text, SIZE_MAX)
+#define LINE_WORD(line, key, word) line_add_word(line, LINE_KEY(key), word)
+
+#endif

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+/*
+ * pass.c —— common/ 的解释器要用的 libibverbs 函数，原样转交
+ *
+ * 本库不能链接 libibverbs：那样每个被 preload 的程序（包括 ls）都会载入它，自带另一
+ * 份 libibverbs 的程序还会拿到错的那一份。所以解释器用到的每个名字在这里有一个只在
+ * 库内可见的替身，真的要用时再去找。
+ */
+#include "event.h"
+
+#include <errno.h>
+
+#undef ibv_query_port
+#undef ibv_query_gid
+
+int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
+		  union ibv_gid *gid)
+{
+	REAL(ibv_query_gid, "IBVERBS_1.1", -1);
+	return real(context, port, index, gid);
+}
+
+int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index,
+		   __be16 *pkey)
+{
+	REAL(ibv_query_pkey, "IBVERBS_1.1", -1);
+	return real(context, port, index, pkey);
+}
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	REAL(ibv_query_device, "IBVERBS_1.1", ENOSYS);
+	return real(context, attr);
+}
+
+int ibv_query_port(struct ibv_context *context, uint8_t port,
+		   struct _compat_ibv_port_attr *attr)
+{
+	REAL(ibv_query_port, "IBVERBS_1.1", ENOSYS);
+	return real(context, port, attr);
+}
+
+int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	REAL(ibv_query_srq, "IBVERBS_1.1", ENOSYS);
+	return real(srq, attr);
+}
+
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
+		      uint32_t index, struct ibv_gid_entry *entry,
+		      uint32_t flags, size_t size)
+{
+	REAL(_ibv_query_gid_ex, "IBVERBS_1.11", ENOSYS);
+	return real(context, port, index, entry, flags, size);
+}
+
+ssize_t _ibv_query_gid_table(struct ibv_context *context,
+			     struct ibv_gid_entry *entries, size_t max,
+			     uint32_t flags, size_t size)
+{
+	REAL(_ibv_query_gid_table, "IBVERBS_1.11", -ENOSYS);
+	return real(context, entries, max, flags, size);
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	REAL(ibv_free_device_list, "IBVERBS_1.1", );
+	real(list);
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+const char *ibv_wc_status_str(enum ibv_wc_status status)
+{
+	REAL(ibv_wc_status_str, "IBVERBS_1.1", "?");
+	return real(status);
+}
+
+const char *ibv_event_type_str(enum ibv_event_type type)
+{
+	REAL(ibv_event_type_str, "IBVERBS_1.1", "?");
+	return real(type);
+}
+
+const char *ibv_port_state_str(enum ibv_port_state state)
+{
+	REAL(ibv_port_state_str, "IBVERBS_1.1", "?");
+	return real(state);
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+/*
+ * qp.c —— QP 的一生：建、每一次 ibv_modify_qp、查
+ *
+ * 记录的中心是 modify_qp：从哪个状态到哪个状态、带了哪些位、每个值是多少、内核
+ * 回了什么、花了多久（解析对端 MAC 要一秒的话，就看得见这一秒）。
+ */
+#include "event.h"
+#include "format.h"
+#include "hooks.h"
+#include "objects.h"
+#include "qp_table.h"
+#include "writer.h"
+
+#include <errno.h>
+
+void record_qp(struct event *e, struct ibv_qp *qp, const struct ibv_pd *pd,
+	       const struct ibv_qp_init_attr *got,
+	       const struct ibv_qp_cap *asked)
+{
+	struct line *line = &e->line;
+	struct object *object;
+
+	if (qp)
+		hook_qp(qp);
+	writer_lock();
+	object = object_add(OBJECT_QP, qp, qp ? qp->context : NULL);
+	if (object) {
+		object_set_qpn(object, qp->qp_num);
+		object->type = got->qp_type;
+		object->sq_sig_all = got->sq_sig_all;
+		object->send_cq = got->send_cq;
+		object->recv_cq = got->recv_cq;
+		object->srq = got->srq;
+		line_add_object(line, OBJECT_QP, qp);
+		LINE_NUMBER(line, "qpn", qp->qp_num);
+		LINE_TEXT(line, "dev", qp->context->device->name);
+	}
+	LINE_WORD(line, "type", qp_kind_name(got->qp_type));
+	line_add_object(line, OBJECT_PD, pd);
+	LINE_NUMBER(line, "send_cq", object_id(OBJECT_CQ, got->send_cq));
+	LINE_NUMBER(line, "recv_cq", object_id(OBJECT_CQ, got->recv_cq));
+	if (got->srq)
+		line_add_object(line, OBJECT_SRQ, got->srq);
+	LINE_NUMBER(line, "sq_sig_all", got->sq_sig_all);
+	LINE_NUMBER(line, "send_wr_asked", asked->max_send_wr);
+	LINE_NUMBER(line, "recv_wr_asked", asked->max_recv_wr);
+	LINE_NUMBER(line, "send_wr", got->cap.max_send_wr);
+	LINE_NUMBER(line, "recv_wr", got->cap.max_recv_wr);
+	LINE_NUMBER(line, "send_sge", got->cap.max_send_sge);
+	LINE_NUMBER(line, "recv_sge", got->cap.max_recv_sge);
+	LINE_NUMBER(line, "inline", got->cap.max_inline_data);
+	event_end(e);
+}
+
+EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
+				      struct ibv_qp_init_attr *init)
+{
+	REAL(ibv_create_qp, "IBVERBS_1.1", NULL);
+	struct ibv_qp_cap asked = init->cap;
+	struct ibv_qp *qp;
+	struct event e;
+
+	if (!event_begin(&e, "create_qp"))
+		return real(pd, init);
+	qp = real(pd, init);
+	event_made(&e, qp);
+	if (e.err)
+		event_explain(&e, explain_create_qp(e.err),
+			      "ibv_create_qp(%s, %s, %u send and %u receive "
+			      "WRs, %u and %u SGEs, inline %u)",
+			      pd->context->device->name,
+			      qp_kind_name(init->qp_type), asked.max_send_wr,
+			      asked.max_recv_wr, asked.max_send_sge,
+			      asked.max_recv_sge, asked.max_inline_data);
+	record_qp(&e, qp, pd, init, &asked);
+	return qp;
+}
+
+/*
+ * 程序设过的值留一份，卡住时拿来和内核里的对照。逐项照 mask 抄，不抄整个结构：
+ * 没有位的成员是没有初始化的。
+ */
+static void remember(struct object *qp, const struct ibv_qp_attr *attr,
+		     int mask)
+{
+#define COPY(bit, member)                               \
+	do {                                            \
+		if (mask & (bit))                       \
+			qp->attr.member = attr->member; \
+	} while (0)
+	COPY(IBV_QP_STATE, qp_state);
+	COPY(IBV_QP_AV, ah_attr);
+	COPY(IBV_QP_PATH_MTU, path_mtu);
+	COPY(IBV_QP_DEST_QPN, dest_qp_num);
+	COPY(IBV_QP_RQ_PSN, rq_psn);
+	COPY(IBV_QP_SQ_PSN, sq_psn);
+	COPY(IBV_QP_TIMEOUT, timeout);
+	COPY(IBV_QP_RETRY_CNT, retry_cnt);
+	COPY(IBV_QP_RNR_RETRY, rnr_retry);
+	COPY(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+#undef COPY
+	qp->attr_set |= mask;
+}
+
+/* 必须在真的调用之前：它一返回，别的线程可能已经 poll 到 flush 了。*/
+static void expect_flush(const struct ibv_qp *qp,
+			 const struct ibv_qp_attr *attr, int mask)
+{
+	struct object *object;
+
+	if (!(mask & IBV_QP_STATE) || attr->qp_state != IBV_QPS_ERR)
+		return;
+	writer_lock();
+	object = object_find(OBJECT_QP, qp);
+	if (object)
+		object->to_error = true;
+	writer_unlock();
+}
+
+static void record_modify(struct event *e, struct ibv_qp *qp,
+			  const struct ibv_qp_attr *attr, int mask)
+{
+	struct object *object;
+
+	writer_lock();
+	object = object_find(OBJECT_QP, qp);
+	line_add_object(&e->line, OBJECT_QP, qp);
+	if (object && !e->err) {
+		if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+			objects_reset_qp(object);
+		remember(object, attr, mask);
+	}
+	event_end(e);
+}
+
+EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
+			   int mask)
+{
+	REAL(ibv_modify_qp, "IBVERBS_1.1", ENOSYS);
+	enum ibv_qp_state from = qp->state;
+	bool moves = mask & IBV_QP_STATE;
+	const char *to = moves ? qp_state_name(attr->qp_state) : NULL;
+	char bits[256];
+	struct event e;
+	int err;
+
+	if (!event_begin(&e, "modify_qp"))
+		return real(qp, attr, mask);
+	expect_flush(qp, attr, mask);
+	err = real(qp, attr, mask);
+	event_returned(&e, err);
+	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
+	LINE_WORD(&e.line, "from", qp_state_name(from));
+	if (to)
+		LINE_WORD(&e.line, "to", to);
+	qp_mask_text(bits, sizeof(bits), mask);
+	LINE_WORD(&e.line, "mask", bits);
+	format_qp_attr(&e.line, qp, attr, mask);
+	if (err)
+		event_explain(&e, explain_modify_qp(qp, attr, mask, err),
+			      "ibv_modify_qp(QP %u of %s, %s -> %s, mask %s)",
+			      qp->qp_num, qp->context->device->name,
+			      qp_state_name(from), to ? to : "same", bits);
+	record_modify(&e, qp, attr, mask);
+	return err;
+}
+
+/* qp->state 是用户态的缓存，query 会刷新它：解释器偷看过之后要放回原样。*/
+static int query_unseen(int (*real)(struct ibv_qp *, struct ibv_qp_attr *, int,
+				    struct ibv_qp_init_attr *),
+			struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+			struct ibv_qp_init_attr *init)
+{
+	enum ibv_qp_state state = qp->state;
+	int err = real(qp, attr, mask, init);
+
+	qp->state = state;
+	return err;
+}
+
+EXPORTED int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+			  struct ibv_qp_init_attr *init)
+{
+	REAL(ibv_query_qp, "IBVERBS_1.1", ENOSYS);
+	struct event e;
+	int err;
+
+	if (recorder_inside)
+		return query_unseen(real, qp, attr, mask, init);
+	if (!event_begin(&e, "query_qp"))
+		return real(qp, attr, mask, init);
+	err = real(qp, attr, mask, init);
+	event_returned(&e, err);
+	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
+	if (!err)
+		LINE_WORD(&e.line, "state", qp_state_name(attr->qp_state));
+	else
+		event_explain(&e, (struct explanation){ 0 },
+			      "ibv_query_qp(QP %u)", qp->qp_num);
+	writer_lock();
+	line_add_object(&e.line, OBJECT_QP, qp);
+	event_end(&e);
+	return err;
+}

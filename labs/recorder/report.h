@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * report.h - recordings read back: the events of one or two processes on one
+ * time line, their QPs, and which send caused what.
+ *
+ * Side 0 is called A, side 1 B. Everything lives until the program ends.
+ */
+#ifndef RECORDER_REPORT_H
+#define RECORDER_REPORT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAX_SIDES 2
+
+enum event_class {
+	CLASS_CONTROL, /* calls, events, start and exit */
+	CLASS_POST_SEND,
+	CLASS_POST_RECV, /* SRQs' too */
+	CLASS_COMPLETION,
+	CLASS_QUIET,   /* arm, cq_event */
+	CLASS_FAILURE, /* anything that has a cause to tell */
+};
+
+#define NOWHERE SIZE_MAX
+
+struct event {
+	json_t *json;
+	int side;
+	enum event_class class;
+	int64_t t;	 /* ns since the first event of all */
+	const char *ev;	 /* its "ev" */
+	uint64_t qp;	 /* id within its process, 0: none */
+	size_t cause;	 /* a completion: index of its post, or NOWHERE */
+	size_t arrival;	 /* a send: index of the peer's completion */
+	size_t complete; /* a post: index of its completion */
+	bool refused;	 /* a post that the driver did not take */
+	bool kept;	 /* is part of the report, not left out */
+};
+
+struct qp {
+	int side;
+	uint64_t id, qpn;
+	const char *type, *dev;
+	json_t *believes; /* "dest_qpn", "rq_psn", "sgid", ... last set */
+	size_t sends, receives, completions, bad; /* counts */
+	struct qp *peer;
+};
+
+struct side {
+	const char *path;
+	json_t *start; /* its first line, or NULL */
+	int64_t shift; /* added to its monotonic times, ns */
+	int64_t first, last;
+	size_t events, lost; /* lines read; lines that were cut off */
+};
+
+struct report {
+	int sides;
+	struct side side[MAX_SIDES];
+	struct event *events; /* by time */
+	size_t count;
+	struct qp *qps;
+	size_t qp_count;
+	size_t left_out;
+};
+
+/* ---- report_load.c: 0, or -1 (reported) ---- */
+int report_load(struct report *r, char **paths, int count);
+
+/* ---- report_model.c ---- */
+
+/* QPs, peers, causes; marks what is kept: all, or not more than fits a page. */
+void report_build(struct report *r, bool all);
+
+/* One row of what both sides of a connection believe. */
+struct belief {
+	const char *what;
+	char a[64], b[64]; /* as text; "": not said */
+	bool differs;
+};
+#define MAX_BELIEFS 16
+size_t report_beliefs(const struct qp *a, const struct qp *b,
+		      struct belief *rows);
+
+struct qp *report_qp(const struct report *r, int side, uint64_t id);
+
+/* Members of @event's line. Defaults: 0, "". */
+uint64_t event_number(const struct event *event, const char *key);
+const char *event_text(const struct event *event, const char *key);
+
+/* One line of words: "ibv_modify_qp QP 17 INIT -> RTR ...". */
+void event_describe(const struct event *event, char *out, size_t size);
+
+/* ---- report_text.c, report_html.c ---- */
+void report_as_text(const struct report *r);
+int report_as_html(const struct report *r, const char *template_path,
+		   const char *path);
+
+#endif

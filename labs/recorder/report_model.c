@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: MIT
+/*
+ * report_model.c —— 从事件里认出 QP、谁和谁是一对、哪一次 send 引出了哪个 completion
+ */
+#include "report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEEP_ENDS 700 /* 每一侧，数据事件的头和尾各留多少 */
+
+struct qp *report_qp(const struct report *r, int side, uint64_t id)
+{
+	for (size_t i = 0; id && i < r->qp_count; i++)
+		if (r->qps[i].side == side && r->qps[i].id == id)
+			return &r->qps[i];
+	return NULL;
+}
+
+/* ---- QP ------------------------------------------------------------------- */
+
+static const char *const attributes[] = {
+	"dest_qpn",	 "rq_psn",
+	"sq_psn",	 "path_mtu",
+	"path_mtu_bad",	 "sgid_index",
+	"sgid",		 "dgid",
+	"timeout",	 "retry_cnt",
+	"rnr_retry",	 "min_rnr_timer",
+	"max_rd_atomic", "max_dest_rd_atomic",
+	"access",	 "qkey",
+	"port",		 "pkey_index",
+};
+
+static void learn(struct qp *qp, const struct event *event)
+{
+	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++) {
+		json_t *value = json_object_get(event->json, attributes[i]);
+
+		if (value)
+			json_object_set(qp->believes, attributes[i], value);
+	}
+}
+
+static void add_qp(struct report *r, const struct event *event)
+{
+	struct qp *more;
+
+	if (report_qp(r, event->side, event->qp))
+		return;
+	more = realloc(r->qps, (r->qp_count + 1) * sizeof(*more));
+	if (!more)
+		return;
+	r->qps = more;
+	r->qps[r->qp_count++] = (struct qp){
+		.side = event->side,
+		.id = event->qp,
+		.qpn = event_number(event, "qpn"),
+		.type = event_text(event, "type"),
+		.dev = event_text(event, "dev"),
+		.believes = json_object(),
+	};
+}
+
+static void count_event(struct qp *qp, const struct event *event)
+{
+	bool good = !strcmp(event_text(event, "status"), "SUCCESS");
+
+	if (event->class == CLASS_POST_SEND)
+		qp->sends++;
+	else if (event->class == CLASS_POST_RECV)
+		qp->receives++;
+	else if (event->class == CLASS_COMPLETION && good)
+		qp->completions++;
+	else if (event->class == CLASS_COMPLETION)
+		qp->bad++;
+}
+
+/* 失败的 modify_qp 也是“它以为”：把错的值摆出来，正是为了看见它错。*/
+static void find_qps(struct report *r)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->events[i].qp)
+			add_qp(r, &r->events[i]);
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *event = &r->events[i];
+		struct qp *qp = report_qp(r, event->side, event->qp);
+
+		if (!qp)
+			continue;
+		count_event(qp, event);
+		if (!strcmp(event->ev, "modify_qp"))
+			learn(qp, event);
+		if (event->class == CLASS_POST_SEND &&
+		    event_number(event, "remote_qpn"))
+			json_object_set(qp->believes, "dest_qpn",
+					json_object_get(event->json,
+							"remote_qpn"));
+	}
+}
+
+/* ---- 谁和谁是一对 ---------------------------------------------------------- */
+
+static int64_t number_of(const struct qp *qp, const char *key)
+{
+	json_t *value = json_object_get(qp->believes, key);
+
+	return value ? json_integer_value(value) : -1;
+}
+
+static bool same_text(const struct qp *a, const char *key_a, const struct qp *b,
+		      const char *key_b)
+{
+	const char *x = json_string_value(json_object_get(a->believes, key_a));
+	const char *y = json_string_value(json_object_get(b->believes, key_b));
+
+	return x && y && !strcmp(x, y);
+}
+
+/*
+ * 两边的话对得上几条？QPN 写错正是要找的错误之一，所以不能只凭 QPN 配对：对上的
+ * 越多越像，一条也对不上但各只有一个 QP 的，也算一对。
+ */
+static int likeness(const struct qp *a, const struct qp *b)
+{
+	int score = 0;
+
+	if (strcmp(a->type, b->type))
+		return -1;
+	score += 4 * (number_of(a, "dest_qpn") == (int64_t)b->qpn);
+	score += 4 * (number_of(b, "dest_qpn") == (int64_t)a->qpn);
+	score += 3 * same_text(a, "dgid", b, "sgid");
+	score += 3 * same_text(b, "dgid", a, "sgid");
+	score += 2 * (number_of(a, "rq_psn") >= 0 &&
+		      number_of(a, "rq_psn") == number_of(b, "sq_psn"));
+	score += 2 * (number_of(b, "rq_psn") >= 0 &&
+		      number_of(b, "rq_psn") == number_of(a, "sq_psn"));
+	return score;
+}
+
+static bool is_used(const struct qp *qp)
+{
+	return json_object_size(qp->believes) || qp->sends || qp->receives;
+}
+
+static bool is_free(const struct qp *qp, int side)
+{
+	return qp->side == side && !qp->peer && is_used(qp);
+}
+
+/* 还没有配对的里面最像的一对，分数不低于 @floor；没有则 false。*/
+static bool join_best(struct report *r, int floor)
+{
+	struct qp *a = NULL, *b = NULL;
+
+	for (size_t i = 0; i < r->qp_count; i++)
+		for (size_t j = 0; is_free(&r->qps[i], 0) && j < r->qp_count;
+		     j++) {
+			int score = is_free(&r->qps[j], 1)
+					    ? likeness(&r->qps[i], &r->qps[j])
+					    : -1;
+
+			if (score < floor)
+				continue;
+			floor = score + 1;
+			a = &r->qps[i];
+			b = &r->qps[j];
+		}
+	if (!a)
+		return false;
+	a->peer = b;
+	b->peer = a;
+	return true;
+}
+
+#define SURE	 8   /* 两个 QPN 都对得上 */
+#define MANY_QPS 100 /* 再多就只配有把握的 */
+
+static void find_peers(struct report *r)
+{
+	for (size_t i = 0; i < r->qp_count; i++)
+		for (size_t j = 0; is_free(&r->qps[i], 0) && j < r->qp_count;
+		     j++)
+			if (is_free(&r->qps[j], 1) &&
+			    likeness(&r->qps[i], &r->qps[j]) >= SURE) {
+				r->qps[i].peer = &r->qps[j];
+				r->qps[j].peer = &r->qps[i];
+			}
+	if (r->qp_count <= MANY_QPS)
+		while (join_best(r, 0))
+			;
+}
+
+/* ---- 因果 ----------------------------------------------------------------- */
+
+/* 编号 n -> 事件下标。n 从 1 连续编号，直接作下标。*/
+struct numbers {
+	size_t *index;
+	uint64_t size;
+};
+
+static struct numbers number_posts(const struct report *r, int side)
+{
+	struct numbers posts = { 0 };
+
+	for (size_t i = 0; i < r->count; i++)
+		if (r->events[i].side == side &&
+		    event_number(&r->events[i], "n") >= posts.size)
+			posts.size = event_number(&r->events[i], "n") + 1;
+	if (posts.size > r->count * 4 + 1024)
+		posts.size = 0; /* 编号不可信：不画箭头，也不爆内存 */
+	posts.index = calloc(posts.size + 1, sizeof(*posts.index));
+	for (uint64_t n = 0; posts.index && n < posts.size; n++)
+		posts.index[n] = NOWHERE;
+	for (size_t i = 0; posts.index && i < r->count; i++) {
+		const struct event *event = &r->events[i];
+		uint64_t n = event_number(event, "n");
+
+		if (event->side == side && n && n < posts.size &&
+		    (event->class == CLASS_POST_SEND ||
+		     event->class == CLASS_POST_RECV))
+			posts.index[n] = i;
+	}
+	return posts;
+}
+
+static void link_one(struct report *r, size_t i, const struct numbers *posts)
+{
+	struct event *event = &r->events[i];
+	uint64_t of = event_number(event, "of");
+
+	if (!strcmp(event->ev, "post_failed")) {
+		uint64_t first = event_number(event, "n");
+		uint64_t count = event_number(event, "count");
+
+		for (uint64_t n = first; n < first + count; n++)
+			if (n && n < posts->size && posts->index[n] != NOWHERE)
+				r->events[posts->index[n]].refused = true;
+	}
+	if (of && of < posts->size && posts->index[of] != NOWHERE) {
+		event->cause = posts->index[of];
+		r->events[event->cause].complete = i;
+	}
+}
+
+static void link_completions(struct report *r, int side)
+{
+	struct numbers posts = number_posts(r, side);
+
+	for (size_t i = 0; posts.index && i < r->count; i++)
+		if (r->events[i].side == side)
+			link_one(r, i, &posts);
+	free(posts.index);
+}
+
+/* 会在对端引出一个 recv completion 的 send，且没有被拒绝、没有失败。*/
+static bool delivers(const struct report *r, const struct event *event)
+{
+	const char *op = event_text(event, "op");
+
+	if (event->class != CLASS_POST_SEND || event->refused)
+		return false;
+	if (strncmp(op, "SEND", 4) && strcmp(op, "RDMA_WRITE_WITH_IMM"))
+		return false;
+	return event->complete == NOWHERE ||
+	       !strcmp(event_text(&r->events[event->complete], "status"),
+		       "SUCCESS");
+}
+
+static bool is_arrival(const struct event *event)
+{
+	return event->class == CLASS_COMPLETION &&
+	       !strncmp(event_text(event, "op"), "RECV", 4);
+}
+
+/*
+ * RC 保证次序、不丢不重：第 k 个 send 就是对端第 k 个 recv。UC 与 UD 会丢，从记录里
+ * 看不出丢了哪一个，只有两边个数相等时才这样配。
+ */
+static void link_arrivals(struct report *r, const struct qp *from)
+{
+	const struct qp *to = from->peer;
+	size_t sends = 0, arrivals = 0, j = 0;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+
+		sends += e->side == from->side && e->qp == from->id &&
+			 delivers(r, e);
+		arrivals +=
+			e->side == to->side && e->qp == to->id && is_arrival(e);
+	}
+	if (strcmp(from->type, "RC") && sends != arrivals)
+		return;
+	for (size_t i = 0; i < r->count; i++) {
+		struct event *e = &r->events[i];
+
+		if (e->side != from->side || e->qp != from->id ||
+		    !delivers(r, e))
+			continue;
+		while (j < r->count && !(r->events[j].side == to->side &&
+					 r->events[j].qp == to->id &&
+					 is_arrival(&r->events[j])))
+			j++;
+		if (j == r->count)
+			return;
+		e->arrival = j++;
+	}
+}
+
+/* ---- 留下哪些 ------------------------------------------------------------- */
+
+static bool is_data(const struct event *event)
+{
+	return event->class != CLASS_CONTROL && event->class != CLASS_FAILURE;
+}
+
+static void leave_out(struct report *r, int side)
+{
+	size_t total = 0, seen = 0;
+
+	for (size_t i = 0; i < r->count; i++)
+		total += r->events[i].side == side && is_data(&r->events[i]);
+	for (size_t i = 0; i < r->count; i++) {
+		struct event *e = &r->events[i];
+
+		if (e->side != side || !is_data(e))
+			continue;
+		seen++;
+		if (seen <= KEEP_ENDS || seen + KEEP_ENDS > total)
+			continue;
+		e->kept = e->class == CLASS_COMPLETION &&
+			  strcmp(event_text(e, "status"), "SUCCESS") &&
+			  strcmp(event_text(e, "status"), "WR_FLUSH_ERR");
+		r->left_out += !e->kept;
+	}
+}
+
+void report_build(struct report *r, bool all)
+{
+	find_qps(r);
+	find_peers(r);
+	for (int side = 0; side < r->sides; side++)
+		link_completions(r, side);
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (r->qps[i].peer)
+			link_arrivals(r, &r->qps[i]);
+	for (int side = 0; !all && side < r->sides; side++)
+		leave_out(r, side);
+}
+
+/* ---- 两边各自以为 ---------------------------------------------------------- */
+
+static void belief_text(char *out, size_t size, const struct qp *qp,
+			const char *key)
+{
+	json_t *value = json_object_get(qp->believes, key);
+
+	if (!value)
+		out[0] = '\0';
+	else if (json_is_string(value))
+		snprintf(out, size, "%s", json_string_value(value));
+	else if (strstr(key, "psn"))
+		snprintf(out, size, "0x%06llx",
+			 (unsigned long long)json_integer_value(value));
+	else
+		snprintf(out, size, "%" JSON_INTEGER_FORMAT,
+			 json_integer_value(value));
+}
+
+static void mtu_text(char *out, size_t size, const struct qp *qp)
+{
+	belief_text(out, size, qp, "path_mtu_bad");
+	if (out[0])
+		strncat(out, " (no enum ibv_mtu)", size - strlen(out) - 1);
+	else
+		belief_text(out, size, qp, "path_mtu");
+}
+
+/* 一行：同一件事，A 的话与 B 的话。两边都说了而不同，才算不一致。*/
+static size_t add_row(struct belief *rows, size_t n, const char *what,
+		      const struct qp *a, const char *key_a, const struct qp *b,
+		      const char *key_b)
+{
+	struct belief *row = &rows[n];
+
+	memset(row, 0, sizeof(*row));
+	row->what = what;
+	belief_text(row->a, sizeof(row->a), a, key_a);
+	belief_text(row->b, sizeof(row->b), b, key_b);
+	if (!row->a[0] && !row->b[0])
+		return n;
+	row->differs = row->a[0] && row->b[0] && strcmp(row->a, row->b);
+	return n + 1;
+}
+
+static size_t add_qpn(struct belief *rows, size_t n, const char *what,
+		      const struct qp *owner, const struct qp *other,
+		      bool owner_is_a)
+{
+	struct belief *row = &rows[n];
+	char *mine = owner_is_a ? row->a : row->b;
+	char *theirs = owner_is_a ? row->b : row->a;
+
+	memset(row, 0, sizeof(*row));
+	row->what = what;
+	snprintf(mine, sizeof(row->a), "%" PRIu64, owner->qpn);
+	belief_text(theirs, sizeof(row->a), other, "dest_qpn");
+	row->differs = theirs[0] && strcmp(mine, theirs);
+	return n + 1;
+}
+
+/* 我发出的 READ/ATOMIC 不能比对端肯接的多。*/
+static size_t add_depth(struct belief *rows, size_t n, const char *what,
+			const struct qp *a, const char *key_a,
+			const struct qp *b, const char *key_b, bool a_asks)
+{
+	int64_t asks = number_of(a_asks ? a : b, "max_rd_atomic");
+	int64_t takes = number_of(a_asks ? b : a, "max_dest_rd_atomic");
+	size_t more = add_row(rows, n, what, a, key_a, b, key_b);
+
+	if (more > n)
+		rows[n].differs = takes >= 0 && asks > takes;
+	return more;
+}
+
+/* "IPv4 to IPv6": 一侧自己的两个 GID 就不是一类，RTR 必然失败。*/
+static bool gid_kinds(char *out, size_t size, const struct qp *qp)
+{
+	static const char v4[] = "::ffff:";
+	const char *mine =
+		json_string_value(json_object_get(qp->believes, "sgid"));
+	const char *peers =
+		json_string_value(json_object_get(qp->believes, "dgid"));
+	bool from, to;
+
+	out[0] = '\0';
+	if (!mine || !peers)
+		return true;
+	from = !strncmp(mine, v4, sizeof(v4) - 1);
+	to = !strncmp(peers, v4, sizeof(v4) - 1);
+	snprintf(out, size, "%s to %s", from ? "IPv4" : "IPv6",
+		 to ? "IPv4" : "IPv6");
+	return from == to;
+}
+
+static size_t add_kinds(struct belief *rows, size_t n, const struct qp *a,
+			const struct qp *b)
+{
+	bool good_a = gid_kinds(rows[n].a, sizeof(rows[n].a), a);
+	bool good_b = gid_kinds(rows[n].b, sizeof(rows[n].b), b);
+
+	rows[n].what = "kinds of GID";
+	rows[n].differs = !good_a || !good_b;
+	return n + (rows[n].differs ? 1 : 0);
+}
+
+size_t report_beliefs(const struct qp *a, const struct qp *b,
+		      struct belief *rows)
+{
+	size_t n = 0;
+
+	n = add_qpn(rows, n, "A's QPN", a, b, true);
+	n = add_qpn(rows, n, "B's QPN", b, a, false);
+	n = add_row(rows, n, "A's first PSN", a, "sq_psn", b, "rq_psn");
+	n = add_row(rows, n, "B's first PSN", a, "rq_psn", b, "sq_psn");
+	n = add_row(rows, n, "A's GID", a, "sgid", b, "dgid");
+	n = add_row(rows, n, "B's GID", a, "dgid", b, "sgid");
+	n = add_kinds(rows, n, a, b);
+	mtu_text(rows[n].a, sizeof(rows[n].a), a);
+	mtu_text(rows[n].b, sizeof(rows[n].b), b);
+	rows[n].what = "path MTU";
+	rows[n].differs =
+		rows[n].a[0] && rows[n].b[0] && strcmp(rows[n].a, rows[n].b);
+	n += rows[n].a[0] || rows[n].b[0];
+	n = add_row(rows, n, "Q_Key", a, "qkey", b, "qkey");
+	n = add_depth(rows, n, "A reads, B answers", a, "max_rd_atomic", b,
+		      "max_dest_rd_atomic", true);
+	n = add_depth(rows, n, "B reads, A answers", a, "max_dest_rd_atomic", b,
+		      "max_rd_atomic", false);
+	return n;
+}

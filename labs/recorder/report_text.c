@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+/*
+ * report_text.c —— 终端里的时间线
+ *
+ * A 的事件靠左，B 的缩进一格；连续的同类 post 合成一行；失败带着原因和下一步；最后
+ * 是两边“各自以为”的对照表。
+ */
+#include "report.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RUN_SHOWN   2	/* 同类的多于这么多就合并 */
+#define MIDDLE_ROWS 120 /* 数据事件的行超过两倍就省略中间 */
+
+struct text {
+	char *out;
+	size_t size, used;
+};
+
+static void put(struct text *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void put(struct text *t, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(t->out + t->used, t->size - t->used, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		t->used += (size_t)n < t->size - t->used
+				   ? (size_t)n
+				   : t->size - t->used - 1;
+}
+
+static void put_member(struct text *t, const struct event *event,
+		       const char *key, const char *as)
+{
+	json_t *value = json_object_get(event->json, key);
+
+	if (json_is_string(value))
+		put(t, "%s %s", as, json_string_value(value));
+	else if (json_is_integer(value))
+		put(t, "%s %" JSON_INTEGER_FORMAT, as,
+		    json_integer_value(value));
+}
+
+static void put_qp(struct text *t, const struct event *event)
+{
+	if (json_object_get(event->json, "qpn"))
+		put(t, " QP %" PRIu64, event_number(event, "qpn"));
+}
+
+static void describe_modify(struct text *t, const struct event *event)
+{
+	static const char *const shown[][2] = {
+		{ "dest_qpn", ", to QP" },
+		{ "dgid", " at" },
+		{ "sgid", ", from" },
+		{ "rq_psn", ", rq_psn" },
+		{ "sq_psn", ", sq_psn" },
+		{ "path_mtu", ", MTU" },
+		{ "path_mtu_bad", ", bad MTU" },
+		{ "timeout", ", timeout" },
+		{ "retry_cnt", ", retry_cnt" },
+		{ "rnr_retry", ", rnr_retry" },
+		{ "access", ", access" },
+		{ "qkey", ", Q_Key" },
+	};
+
+	put(t, " %s -> %s", event_text(event, "from"),
+	    json_object_get(event->json, "to") ? event_text(event, "to")
+					       : "same");
+	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+		put_member(t, event, shown[i][0], shown[i][1]);
+}
+
+static void describe_transfer(struct text *t, const struct event *event)
+{
+	put_qp(t, event);
+	put_member(t, event, "srq", " SRQ");
+	put_member(t, event, "wr_id", " wr_id");
+	put_member(t, event, "status", "");
+	put_member(t, event, "op", "");
+	put_member(t, event, "len", ", bytes");
+	if (strcmp(event_text(event, "flags"), "0"))
+		put_member(t, event, "flags", ",");
+}
+
+static void describe_object(struct text *t, const struct event *event)
+{
+	static const char *const shown[][2] = {
+		{ "dev", "" },
+		{ "type", "" },
+		{ "command", "" },
+		{ "state", "" },
+		{ "active_mtu", ", MTU" },
+		{ "count", "" },
+		{ "len", ", bytes" },
+		{ "access", "," },
+		{ "cqe", ", cqe" },
+		{ "send_wr", ", send WRs" },
+		{ "recv_wr", ", receive WRs" },
+		{ "inline", ", inline" },
+		{ "max_wr", ", WRs" },
+		{ "dgid", " to" },
+	};
+
+	put_qp(t, event);
+	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+		put_member(t, event, shown[i][0], shown[i][1]);
+}
+
+void event_describe(const struct event *event, char *out, size_t size)
+{
+	struct text t = { out, size, 0 };
+
+	out[0] = '\0';
+	put(&t, "%s", event->ev);
+	if (!strcmp(event->ev, "explain")) {
+		put(&t, ": ");
+		put_member(&t, event, "call", "");
+		return;
+	}
+	if (!strcmp(event->ev, "modify_qp")) {
+		put_qp(&t, event);
+		describe_modify(&t, event);
+	} else if (!strcmp(event->ev, "stall")) {
+		put_qp(&t, event);
+		put_member(&t, event, "sends", ", sends waiting:");
+		put_member(&t, event, "receives", ", receives waiting:");
+		put_member(&t, event, "user_state", ", user's copy");
+		put_member(&t, event, "kernel_state", ", kernel");
+	} else if (event->class == CLASS_CONTROL ||
+		   (event->class == CLASS_FAILURE &&
+		    strcmp(event->ev, "post_failed"))) {
+		describe_object(&t, event);
+	} else {
+		describe_transfer(&t, event);
+	}
+	if (event_number(event, "err"))
+		put(&t, "  FAILED: %s", event_text(event, "errname"));
+	if (event_number(event, "dur") > 1000000)
+		put(&t, "  (%.1f ms)",
+		    (double)event_number(event, "dur") / 1e6);
+}
+
+/* ---- 时间线 --------------------------------------------------------------- */
+
+static bool mergeable(const struct event *event)
+{
+	return event->class != CLASS_CONTROL && event->class != CLASS_FAILURE;
+}
+
+static bool same_kind(const struct event *a, const struct event *b)
+{
+	return a->side == b->side && a->qp == b->qp && mergeable(a) &&
+	       mergeable(b) && !strcmp(a->ev, b->ev) &&
+	       !strcmp(event_text(a, "op"), event_text(b, "op")) &&
+	       !strcmp(event_text(a, "status"), event_text(b, "status"));
+}
+
+/* 从 @i 开始有几个连续的同类事件。*/
+static size_t run_length(const struct report *r, size_t i)
+{
+	size_t n = 1;
+
+	while (i + n < r->count && same_kind(&r->events[i], &r->events[i + n]))
+		n++;
+	return n;
+}
+
+static void print_why(const struct event *event)
+{
+	const char *pad = event->side ? "  " : "";
+
+	if (!event_text(event, "cause")[0])
+		return;
+	printf("%16s%s  cause: %s\n", "", pad, event_text(event, "cause"));
+	if (event_text(event, "next")[0])
+		printf("%16s%s   next: %s\n", "", pad,
+		       event_text(event, "next"));
+}
+
+static void print_event(const struct event *event, size_t times)
+{
+	char text[600];
+
+	event_describe(event, text, sizeof(text));
+	printf("%12.3f %s %c %s", (double)event->t / 1e6,
+	       event->side ? " " : "", "AB"[event->side], text);
+	if (times > 1)
+		printf("  ... %zu times", times);
+	if (event->refused)
+		printf("  REFUSED");
+	printf("\n");
+	print_why(event);
+}
+
+static size_t data_rows(const struct report *r)
+{
+	size_t rows = 0;
+
+	for (size_t i = 0; i < r->count; i += run_length(r, i))
+		rows += mergeable(&r->events[i]);
+	return rows;
+}
+
+static void print_time_line(const struct report *r)
+{
+	size_t rows = data_rows(r), row = 0, hidden = 0, run;
+	bool cut = r->left_out || rows > 2 * MIDDLE_ROWS;
+
+	printf("\n%12s\n", "ms");
+	for (size_t i = 0; i < r->count; i += run) {
+		run = run_length(r, i);
+		if (mergeable(&r->events[i])) {
+			row++;
+			if (cut && row > MIDDLE_ROWS &&
+			    row + MIDDLE_ROWS <= rows) {
+				hidden += run;
+				continue;
+			}
+		}
+		if (hidden)
+			printf("%12s   ... %zu posts and completions (--all "
+			       "shows them)\n",
+			       "", hidden);
+		hidden = 0;
+		if (run > RUN_SHOWN) {
+			print_event(&r->events[i], run);
+			continue;
+		}
+		for (size_t j = i; j < i + run; j++)
+			print_event(&r->events[j], 1);
+	}
+}
+
+/* ---- 头与尾 --------------------------------------------------------------- */
+
+static void print_sides(const struct report *r)
+{
+	for (int s = 0; s < r->sides; s++) {
+		const struct side *side = &r->side[s];
+		const char *command = json_string_value(
+			json_object_get(side->start, "command"));
+		json_t *pid = json_object_get(side->start, "pid");
+
+		printf("%c  %s (pid %" JSON_INTEGER_FORMAT
+		       "), %zu events in %.3f s\n",
+		       "AB"[s], command ? command : side->path,
+		       json_integer_value(pid), side->events,
+		       (double)(side->last - side->first) / 1e9);
+		if (side->lost)
+			printf("   its last line was cut off\n");
+	}
+}
+
+static void print_qps(const struct report *r)
+{
+	printf("\nQPs\n");
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+
+		printf("  %c  QP %-6" PRIu64 " %-4s %-8s %zu sends, %zu "
+		       "receives posted; %zu completions, %zu bad\n",
+		       "AB"[qp->side], qp -> qpn, qp -> type, qp -> dev,
+		       qp -> sends, qp -> receives, qp -> completions,
+		       qp -> bad);
+	}
+}
+
+static void print_beliefs(const struct report *r)
+{
+	struct belief rows[MAX_BELIEFS];
+
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *a = &r->qps[i];
+		size_t n;
+
+		if (a->side != 0 || !a->peer)
+			continue;
+		n = report_beliefs(a, a->peer, rows);
+		printf("\n%s: QP %" PRIu64 " of %s (A) and QP %" PRIu64
+		       " of %s (B)\n",
+		       a->type, a->qpn, a->dev, a->peer->qpn, a->peer->dev);
+		printf("  %-20s %-24s %-24s\n", "", "A says", "B says");
+		for (size_t j = 0; j < n; j++)
+			printf("  %-20s %-24s %-24s%s\n", rows[j].what,
+			       rows[j].a[0] ? rows[j].a : "-",
+			       rows[j].b[0] ? rows[j].b : "-",
+			       rows[j].differs ? "<- MISMATCH" : "");
+	}
+}
+
+void report_as_text(const struct report *r)
+{
+	print_sides(r);
+	print_time_line(r);
+	print_qps(r);
+	print_beliefs(r);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stall.h - what the process waits for.
+ */
+#ifndef RECORDER_STALL_H
+#define RECORDER_STALL_H
+
+#include <stdbool.h>
+
+/*
+ * With the writer's lock, every tick: explain all outstanding work requests if
+ * @asked (SIGQUIT), or once for each pause that is longer than --stall.
+ */
+void stall_look(bool asked);
+
+/* Without the lock: put what it found on stderr. */
+void stall_say(void);
+
+/* The thread is in the recorder's own calls: none of them is recorded. */
+extern __thread int recorder_inside __attribute__((tls_model("initial-exec")));
+
+/* start.c: see event.h */
+void recorder_catch_signals(void);
+
+#endif

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: MIT
+/*
+ * writer.c —— 一个文件、一把锁、一个后台线程
+ *
+ * 程序被 kill -9 时谁也来不及收尾，所以记录不能攒到退出时才写：控制路径的每一行
+ * 立即写出；快路径的记录由后台线程每 0.1 s 写一次，丢的至多是最后这一点。
+ */
+#include "writer.h"
+
+#include "file.h"
+#include "format.h"
+#include "stall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TICK_NS	   100000000u /* 后台线程多久写一次 */
+#define SECOND	   1000000000u
+#define STACK_SIZE (512u * 1024)
+
+struct anchor {
+	uint64_t stamp, ns;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_mutex_t io;   /* 正在写文件；先 lock 后 io */
+	atomic_int owner;     /* tid，持 lock 者 */
+	struct anchor base;   /* 一到两秒以前 */
+	struct anchor middle; /* 至多一秒以前 */
+	struct anchor now;    /* 这一次 drain */
+	int64_t wall;	      /* CLOCK_REALTIME - CLOCK_MONOTONIC，ns */
+	size_t used;
+	char *out; /* 两个缓冲之一：一个在填，一个在写 */
+	char buffers[2][64 * 1024];
+	struct line line; /* drain 用；放在栈上对 signal handler 太大 */
+} writer = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.io = PTHREAD_MUTEX_INITIALIZER,
+	.out = writer.buffers[0],
+};
+
+static atomic_uint wanted;    /* futex：有人叫后台线程 */
+static atomic_bool why_asked; /* SIGQUIT */
+static bool has_thread;
+
+/* ---- 时间 ----------------------------------------------------------------- */
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * ring_stamp() 是 TSC，clock 是纳秒：每次 drain 同时读两者，用一到两秒之间的斜率
+ * 换算。不用开机时的频率：虚拟机会迁移，CPU 会休眠。
+ */
+static void take_anchor(void)
+{
+	uint64_t before = ring_stamp();
+
+	writer.now.ns = clock_ns(CLOCK_MONOTONIC);
+	writer.now.stamp = before + (ring_stamp() - before) / 2;
+	if (writer.base.ns && writer.now.ns - writer.middle.ns < SECOND)
+		return;
+	writer.base = writer.base.ns ? writer.middle : writer.now;
+	writer.middle = writer.now;
+	writer.wall =
+		(int64_t)(clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC));
+}
+
+uint64_t writer_time(uint64_t stamp)
+{
+	uint64_t ticks = writer.now.stamp - writer.base.stamp;
+	uint64_t ns = writer.now.ns - writer.base.ns;
+	int64_t back = (int64_t)(writer.now.stamp - stamp);
+	double rate = ticks && ns ? (double)ns / (double)ticks : 1.0;
+
+	if (back <= 0)
+		return writer.now.ns;
+	return writer.now.ns - (uint64_t)((double)back * rate);
+}
+
+uint64_t writer_now(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+/* ---- 行 ------------------------------------------------------------------- */
+
+/* 持 lock 写完为止：缓冲满了，或者进程要结束了。*/
+static void write_out(void)
+{
+	pthread_mutex_lock(&writer.io);
+	file_write(writer.out, writer.used);
+	writer.used = 0;
+	pthread_mutex_unlock(&writer.io);
+}
+
+/*
+ * 写文件可能很慢（网络文件系统、虚拟机里的 9p 要几毫秒）：换一个缓冲接着填，放开 lock
+ * 再写。只有后台线程这样做，程序自己的线程不等磁盘。
+ */
+static void write_behind(void)
+{
+	const char *full = writer.out;
+	size_t len = writer.used;
+
+	pthread_mutex_lock(&writer.io);
+	writer.out = writer.buffers[full == writer.buffers[0]];
+	writer.used = 0;
+	writer_unlock();
+	file_write(full, len);
+	pthread_mutex_unlock(&writer.io);
+}
+
+static pid_t my_pid;
+
+/* ,"pid":1,"tid":2, 几乎每一行都和上一行相同。*/
+static struct {
+	pid_t pid, tid;
+	size_t len;
+	char text[64];
+} who;
+
+static void set_who(pid_t tid)
+{
+	static const char pid_key[] = ",\"pid\":", tid_key[] = ",\"tid\":";
+	size_t n = sizeof(pid_key) - 1;
+
+	memcpy(who.text, pid_key, n);
+	n += put_decimal(who.text + n, (uint64_t)my_pid);
+	memcpy(who.text + n, tid_key, sizeof(tid_key) - 1);
+	n += sizeof(tid_key) - 1;
+	n += put_decimal(who.text + n, (uint64_t)tid);
+	who.text[n++] = ',';
+	who.len = n;
+	who.pid = my_pid;
+	who.tid = tid;
+}
+
+static void put(const char *text, size_t len)
+{
+	memcpy(writer.out + writer.used, text, len);
+	writer.used += len;
+}
+
+static void add_line(uint64_t ns, pid_t tid, const struct line *line)
+{
+	uint64_t wall = (uint64_t)((int64_t)ns + writer.wall) / 1000;
+
+	if (writer.used + line->used + 160 > sizeof(writer.buffers[0]))
+		write_out();
+	if (who.tid != tid || who.pid != my_pid)
+		set_who(tid);
+	put("{\"t\":", 5);
+	writer.used += put_decimal(writer.out + writer.used, ns);
+	put(LINE_KEY("wall"));
+	writer.used += put_decimal(writer.out + writer.used, wall);
+	put(who.text, who.len);
+	put(line->text, line->used);
+	put("}\n", 2);
+}
+
+void writer_add(uint64_t stamp, const struct line *line)
+{
+	add_line(writer_time(stamp), (pid_t)syscall(SYS_gettid), line);
+}
+
+/* ---- 把所有环合成一个时间序 ----------------------------------------------- */
+
+static const struct record *next_of(struct ring *ring)
+{
+	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+
+	return tail == ring->limit ? NULL : &ring->records[tail % RING_RECORDS];
+}
+
+static void drain_one(struct ring *ring, const struct record *record)
+{
+	uint64_t ns = writer_time(record->stamp);
+
+	if (ns < ring->last_time)
+		ns = ring->last_time;
+	ring->last_time = ns;
+	format_record(&writer.line, record, ns);
+	add_line(ns, ring->tid, &writer.line);
+	atomic_store_explicit(
+		&ring->tail,
+		atomic_load_explicit(&ring->tail, memory_order_relaxed) + 1,
+		memory_order_release);
+}
+
+/*
+ * 先取时间，再读各环的 head，只写这个时间以前的：completion 在 post 之后，post 的
+ * 记录在交给驱动之前就已发布，所以看得到 completion 就一定看得到它的 post，哪怕
+ * 两者在不同线程的环里。
+ */
+static void drain(void)
+{
+	const struct record *record, *first;
+	struct ring *ring, *from;
+	uint64_t until;
+
+	take_anchor();
+	until = ring_stamp();
+	for (ring = atomic_load(&all_rings); ring; ring = ring->next)
+		ring->limit =
+			atomic_load_explicit(&ring->head, memory_order_acquire);
+	for (;;) {
+		first = NULL;
+		ring = atomic_load(&all_rings);
+		for (; ring; ring = ring->next) {
+			record = next_of(ring);
+			if (record && record->stamp <= until &&
+			    (!first || record->stamp < first->stamp)) {
+				first = record;
+				from = ring;
+			}
+		}
+		if (!first)
+			break;
+		drain_one(from, first);
+	}
+}
+
+/* ---- 锁 ------------------------------------------------------------------- */
+
+void writer_lock(void)
+{
+	pthread_mutex_lock(&writer.lock);
+	atomic_store(&writer.owner, (int)syscall(SYS_gettid));
+	drain();
+}
+
+void writer_commit(void)
+{
+	if (!has_thread)
+		write_out();
+	writer_unlock();
+	writer_wake();
+}
+
+void writer_unlock(void)
+{
+	atomic_store(&writer.owner, 0);
+	pthread_mutex_unlock(&writer.lock);
+}
+
+void writer_flush(void)
+{
+	writer_lock();
+	write_out();
+	writer_unlock();
+}
+
+/* 被信号打断的线程自己可能正拿着锁：那就等不到它了。*/
+void writer_last_words(void)
+{
+	const struct timespec nap = { .tv_nsec = 1000000 };
+
+	if (!writer_started() ||
+	    atomic_load(&writer.owner) == (int)syscall(SYS_gettid))
+		return;
+	for (int i = 0; i < 200; i++) {
+		if (!pthread_mutex_trylock(&writer.lock)) {
+			drain();
+			write_out();
+			pthread_mutex_unlock(&writer.lock);
+			return;
+		}
+		nanosleep(&nap, NULL);
+	}
+}
+
+void writer_say(const char *text, size_t len)
+{
+	ssize_t rc;
+
+	do {
+		rc = write(STDERR_FILENO, text, len);
+	} while (rc < 0 && errno == EINTR);
+}
+
+/* ---- 后台线程 ------------------------------------------------------------- */
+
+void writer_wake(void)
+{
+	if (!has_thread)
+		return;
+	atomic_fetch_add(&wanted, 1);
+	syscall(SYS_futex, &wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/*
+ * 没有后台线程（--control-only）就在 signal handler 里说。被打断的线程若正拿着锁，
+ * 这一次就不说，免得自己等自己。
+ */
+void writer_ask_why(void)
+{
+	if (has_thread) {
+		atomic_store(&why_asked, true);
+		writer_wake();
+	} else if (!pthread_mutex_trylock(&writer.lock)) {
+		pthread_mutex_unlock(&writer.lock);
+		recorder_inside++;
+		writer_lock();
+		stall_look(true);
+		write_out();
+		writer_unlock();
+		stall_say();
+		recorder_inside--;
+	}
+}
+
+static void *background(void *arg)
+{
+	const struct timespec tick = { .tv_nsec = TICK_NS };
+	unsigned int seen;
+
+	(void)arg;
+	recorder_inside++; /* 它自己的 verbs 调用不入记录 */
+	for (;;) {
+		seen = atomic_load(&wanted);
+		if (!atomic_load(&why_asked))
+			syscall(SYS_futex, &wanted, FUTEX_WAIT_PRIVATE, seen,
+				&tick, NULL, 0);
+		writer_lock();
+		stall_look(atomic_exchange(&why_asked, false));
+		write_behind();
+		stall_say();
+	}
+	return NULL;
+}
+
+/* 信号留给程序自己的线程：它们按程序的期望被送达。*/
+static void start_thread(void)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, STACK_SIZE);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	has_thread = !pthread_create(&thread, &attr, background, NULL);
+	if (has_thread)
+		pthread_setname_np(thread, "qptrace");
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+}
+
+/* ---- 开始 ----------------------------------------------------------------- */
+
+static atomic_int state; /* 0 没开始，1 可以记，-1 不记 */
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t read_text(const char *path, char *out, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	n = n < 0 ? 0 : n;
+	out[n] = '\0';
+	return (size_t)n;
+}
+
+static void add_start(bool child)
+{
+	char text[1024], host[256] = "";
+	struct line line;
+	size_t n;
+
+	line_start(&line, "start");
+	LINE_NUMBER(&line, "version", 1);
+	LINE_NUMBER(&line, "ppid", getppid());
+	LINE_NUMBER(&line, "forked", child);
+	LINE_NUMBER(&line, "control_only", recorder.control_only);
+	LINE_TEXT(&line, "program", program_invocation_short_name);
+	n = read_text("/proc/self/cmdline", text, sizeof(text));
+	for (size_t i = 0; i + 1 < n; i++)
+		if (!text[i])
+			text[i] = ' ';
+	LINE_TEXT(&line, "command", text);
+	gethostname(host, sizeof(host) - 1);
+	LINE_TEXT(&line, "host", host);
+	/* 同一次开机的两份记录可以直接按 monotonic 时间合并。*/
+	n = read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+	text[strcspn(text, "\n")] = '\0';
+	LINE_TEXT(&line, "boot", text);
+	writer_lock();
+	writer_add(ring_stamp(), &line);
+	write_out();
+	writer_unlock();
+}
+
+static bool forked;
+
+static void before_fork(void)
+{
+	writer_lock();
+	pthread_mutex_lock(&writer.io);
+}
+
+static void after_fork_parent(void)
+{
+	pthread_mutex_unlock(&writer.io);
+	writer_unlock();
+}
+
+/* 子进程里没有后台线程；第一次用到 verbs 时再开始，写自己的文件。*/
+static void after_fork_child(void)
+{
+	file_close();
+	forked = true;
+	writer.used = 0;
+	ring_after_fork();
+	atomic_store(&state, 0);
+	pthread_mutex_unlock(&writer.io);
+	writer_unlock();
+}
+
+static int start(void)
+{
+	static bool hooked_fork;
+
+	my_pid = getpid();
+	if (file_claim(forked))
+		return -1;
+	if (!hooked_fork)
+		pthread_atfork(before_fork, after_fork_parent,
+			       after_fork_child);
+	hooked_fork = true;
+	recorder_catch_signals();
+	add_start(forked);
+	has_thread = false;
+	/*
+	 * 单线程的进程里，内核与 glibc 都走更快的路（读写 fd 不用原子操作）；多一个
+	 * 线程，每次系统调用就贵一点。只记控制路径时不值得。
+	 */
+	if (!recorder.control_only)
+		start_thread();
+	return 1;
+}
+
+bool writer_ready(void)
+{
+	int now = atomic_load(&state);
+
+	if (now)
+		return now > 0;
+	if (!recorder.file[0])
+		return false;
+	pthread_mutex_lock(&start_lock);
+	if (!atomic_load(&state))
+		atomic_store(&state, start());
+	pthread_mutex_unlock(&start_lock);
+	return atomic_load(&state) > 0;
+}
+
+bool writer_started(void)
+{
+	return atomic_load(&state) > 0;
+}

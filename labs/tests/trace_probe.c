@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: MIT
+/*
+ * trace_probe.c —— 给 labs/qptrace 的测试当“被记录的程序”，每个参数一种活法
+ *
+ *	plain                不用 verbs，打印一行，退出码 7
+ *	signal N             打开 device，然后对自己 kill(N)
+ *	crash                打开 device，发 10 个消息，然后写空指针
+ *	fork                 父子各打开一次 device；子进程退出码 3，父进程 5
+ *	threads N            N 个线程，各有一对自连的 QP，各收发 20 个消息
+ *	modify               INIT→RTS，少了一步：ibv_modify_qp 失败
+ *	remote               RDMA WRITE 到错的 rkey：一个坏 completion
+ *	extended             ibv_wr_* 与 start_poll/next_poll 收发 20 个消息
+ *	wait SECONDS         post 一个 receive，没有人会发来
+ *	unpolled SECONDS     发一个消息，不去 poll
+ *	unsignaled SECONDS   发一个没有 SIGNALED 的消息，然后等它的 completion
+ *	quit                 自己处理 SIGQUIT：收到就以退出码 9 结束
+ *	close                关掉 3 以上的所有 fd 再收发
+ *	early                在 INIT 里 ibv_post_send：被驱动拒绝
+ *	ops                  context->ops.poll_cq 在哪个库里
+ *
+ * 自连：一个 QP 的对端就是它自己（rxe 支持），所以一个进程就够了。
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MESSAGES   20
+#define SIZE	   64
+#define DEADLINE_S 20
+
+struct end {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	char buf[2 * SIZE];
+};
+
+static void die(const char *what, int err)
+{
+	fprintf(stderr, "trace_probe: %s: %s\n", what, strerror(err));
+	exit(1);
+}
+
+static struct ibv_context *open_first(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *context;
+
+	if (!list || !list[0])
+		die("ibv_get_device_list", ENODEV);
+	context = ibv_open_device(list[0]);
+	if (!context)
+		die("ibv_open_device", errno);
+	ibv_free_device_list(list);
+	return context;
+}
+
+static void make(struct end *e)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { 32, 32, 1, 1, 0 },
+	};
+
+	e->context = open_first();
+	e->pd = ibv_alloc_pd(e->context);
+	if (!e->pd)
+		die("ibv_alloc_pd", errno);
+	e->mr = ibv_reg_mr(e->pd, e->buf, sizeof(e->buf),
+			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	e->cq = ibv_create_cq(e->context, 64, NULL, NULL, 0);
+	if (!e->mr || !e->cq)
+		die("ibv_reg_mr, ibv_create_cq", errno);
+	init.send_cq = init.recv_cq = e->cq;
+	e->qp = ibv_create_qp(e->pd, &init);
+	if (!e->qp)
+		die("ibv_create_qp", errno);
+}
+
+static void to_init(struct end *e)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+	};
+	int err = ibv_modify_qp(e->qp, &attr,
+				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					IBV_QP_ACCESS_FLAGS);
+
+	if (err)
+		die("INIT", err);
+}
+
+static void to_rts(struct end *e)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = e->qp->qp_num,
+		.rq_psn = 100,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = { .is_global = 1,
+			     .port_num = 1,
+			     .grh = { .sgid_index = 1, .hop_limit = 1 } },
+	};
+	int err;
+
+	if (ibv_query_gid(e->context, 1, 1, &attr.ah_attr.grh.dgid))
+		die("ibv_query_gid", errno);
+	err = ibv_modify_qp(e->qp, &attr,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+				    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				    IBV_QP_MAX_DEST_RD_ATOMIC |
+				    IBV_QP_MIN_RNR_TIMER);
+	if (err)
+		die("RTR", err);
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = 100,
+		.timeout = 14,
+		.retry_cnt = 6,
+		.rnr_retry = 6,
+		.max_rd_atomic = 1,
+	};
+	err = ibv_modify_qp(e->qp, &attr,
+			    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+				    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				    IBV_QP_MAX_QP_RD_ATOMIC);
+	if (err)
+		die("RTS", err);
+}
+
+static void post_recv(struct end *e)
+{
+	struct ibv_sge sge = { (uintptr_t)e->buf, SIZE, e->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+	int err = ibv_post_recv(e->qp, &wr, &bad);
+
+	if (err)
+		die("ibv_post_recv", err);
+}
+
+static void post_send(struct end *e, struct ibv_send_wr wr)
+{
+	struct ibv_sge sge = { (uintptr_t)e->buf + SIZE, SIZE, e->mr->lkey };
+	struct ibv_send_wr *bad;
+	int err;
+
+	wr.wr_id = 2;
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	err = ibv_post_send(e->qp, &wr, &bad);
+	if (err)
+		die("ibv_post_send", err);
+}
+
+/* 等 @n 个 completion，返回最后一个的 status。*/
+static int reap(struct end *e, int n)
+{
+	time_t end = time(NULL) + DEADLINE_S;
+	struct ibv_wc wc = { 0 };
+
+	while (n > 0) {
+		int got = ibv_poll_cq(e->cq, 1, &wc);
+
+		if (got < 0 || time(NULL) > end)
+			die("ibv_poll_cq", got < 0 ? errno : ETIMEDOUT);
+		n -= got;
+	}
+	return wc.status;
+}
+
+static void unmake(struct end *e)
+{
+	ibv_destroy_qp(e->qp);
+	ibv_destroy_cq(e->cq);
+	ibv_dereg_mr(e->mr);
+	ibv_dealloc_pd(e->pd);
+	ibv_close_device(e->context);
+}
+
+static void converse(struct end *e, int messages)
+{
+	const struct ibv_send_wr send = { .opcode = IBV_WR_SEND,
+					  .send_flags = IBV_SEND_SIGNALED };
+
+	for (int i = 0; i < messages; i++) {
+		post_recv(e);
+		post_send(e, send);
+		if (reap(e, 2) != IBV_WC_SUCCESS)
+			die("completion", EIO);
+	}
+}
+
+static void *one_thread(void *arg)
+{
+	struct end *e = calloc(1, sizeof(*e));
+
+	(void)arg;
+	if (!e)
+		die("calloc", ENOMEM);
+	make(e);
+	to_init(e);
+	to_rts(e);
+	converse(e, MESSAGES);
+	unmake(e);
+	free(e);
+	return NULL;
+}
+
+static int threads(int n)
+{
+	pthread_t *all = calloc((size_t)n, sizeof(*all));
+
+	if (!all)
+		die("calloc", ENOMEM);
+	for (int i = 0; i < n; i++)
+		if (pthread_create(&all[i], NULL, one_thread, NULL))
+			die("pthread_create", EAGAIN);
+	for (int i = 0; i < n; i++)
+		pthread_join(all[i], NULL);
+	free(all);
+	printf("%d threads are done\n", n);
+	return 0;
+}
+
+static int forks(void)
+{
+	int status = 0;
+	pid_t pid;
+
+	one_thread(NULL);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		one_thread(NULL);
+		printf("child\n");
+		exit(3);
+	}
+	waitpid(pid, &status, 0);
+	printf("parent, child ended with %d\n", WEXITSTATUS(status));
+	one_thread(NULL);
+	return 5;
+}
+
+static int skip_a_step(struct end *e)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	int err = ibv_modify_qp(e->qp, &attr, IBV_QP_STATE);
+
+	printf("modify: %d\n", err);
+	return err ? 4 : 0;
+}
+
+static int wrong_rkey(struct end *e)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_SIGNALED };
+
+	wr.wr.rdma.remote_addr = (uintptr_t)e->buf;
+	wr.wr.rdma.rkey = e->mr->rkey + 77;
+	to_rts(e);
+	post_send(e, wr);
+	printf("status: %d\n", reap(e, 1));
+	return 4;
+}
+
+static int wait_for_nothing(struct end *e, const char *how, int seconds)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND };
+	time_t end = time(NULL) + seconds;
+	struct ibv_wc wc;
+
+	to_rts(e);
+	post_recv(e);
+	if (strcmp(how, "wait")) {
+		if (!strcmp(how, "unpolled"))
+			wr.send_flags = IBV_SEND_SIGNALED;
+		post_send(e, wr);
+	}
+	printf("waiting\n");
+	fflush(stdout);
+	while (time(NULL) < end) {
+		if (strcmp(how, "unpolled"))
+			ibv_poll_cq(e->cq, 1, &wc);
+		usleep(1000);
+	}
+	return 6;
+}
+
+static volatile sig_atomic_t asked_to_quit;
+
+static void on_quit(int sig)
+{
+	asked_to_quit = sig;
+}
+
+static int quits(void)
+{
+	time_t end = time(NULL) + DEADLINE_S;
+
+	printf("ready\n");
+	fflush(stdout);
+	while (!asked_to_quit && time(NULL) < end)
+		usleep(1000);
+	return asked_to_quit ? 9 : 1;
+}
+
+/* ---- 扩展 API ------------------------------------------------------------- */
+
+static void make_extended(struct end *e, struct ibv_cq_ex **cq)
+{
+	struct ibv_cq_init_attr_ex cq_init = {
+		.cqe = 64,
+		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM,
+	};
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { 32, 32, 1, 1, 64 },
+		.comp_mask =
+			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+
+	e->context = open_first();
+	e->pd = ibv_alloc_pd(e->context);
+	e->mr = ibv_reg_mr(e->pd, e->buf, sizeof(e->buf),
+			   IBV_ACCESS_LOCAL_WRITE);
+	*cq = ibv_create_cq_ex(e->context, &cq_init);
+	if (!e->pd || !e->mr || !*cq)
+		die("extended", errno);
+	e->cq = ibv_cq_ex_to_cq(*cq);
+	init.pd = e->pd;
+	init.send_cq = init.recv_cq = e->cq;
+	e->qp = ibv_create_qp_ex(e->context, &init);
+	if (!e->qp)
+		die("ibv_create_qp_ex", errno);
+}
+
+/*
+ * 两个都在 CQ 里了才去取，而且不多问一次：librxe 的 end_poll 在 next_poll 说“没有了”
+ * 之后会把位置再推进一格，于是读到旧的。
+ */
+static int reap_two(struct ibv_cq_ex *cq)
+{
+	struct ibv_poll_cq_attr attr = { 0 };
+	time_t end = time(NULL) + DEADLINE_S;
+	int seen = 0;
+
+	while (ibv_start_poll(cq, &attr))
+		if (time(NULL) > end)
+			return 0;
+	seen += cq->status == IBV_WC_SUCCESS;
+	if (!ibv_next_poll(cq))
+		seen += cq->status == IBV_WC_SUCCESS;
+	ibv_end_poll(cq);
+	return seen;
+}
+
+static int extended(void)
+{
+	struct end *e = calloc(1, sizeof(*e));
+	struct ibv_cq_ex *cq;
+	struct ibv_qp_ex *qp;
+
+	if (!e)
+		die("calloc", ENOMEM);
+	make_extended(e, &cq);
+	to_init(e);
+	to_rts(e);
+	qp = ibv_qp_to_qp_ex(e->qp);
+	for (int i = 0; i < MESSAGES; i++) {
+		post_recv(e);
+		ibv_wr_start(qp);
+		qp->wr_id = 2;
+		/* librxe 要在这里说 INLINE，才肯去看 inline 的数据。*/
+		qp->wr_flags =
+			IBV_SEND_SIGNALED | (i % 2 ? IBV_SEND_INLINE : 0u);
+		ibv_wr_send(qp);
+		if (i % 2)
+			ibv_wr_set_inline_data(qp, e->buf, 32);
+		else
+			ibv_wr_set_sge(qp, e->mr->lkey,
+				       (uintptr_t)e->buf + SIZE, SIZE);
+		if (ibv_wr_complete(qp))
+			die("ibv_wr_complete", EIO);
+		usleep(20000);
+		if (reap_two(cq) != 2)
+			die("ibv_next_poll", EIO);
+	}
+	unmake(e);
+	free(e);
+	printf("%d messages\n", MESSAGES);
+	return 0;
+}
+
+static int early(struct end *e)
+{
+	struct ibv_sge sge = { (uintptr_t)e->buf, SIZE, e->mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 5, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_send_wr *bad = NULL;
+	int err = ibv_post_send(e->qp, &wr, &bad);
+
+	printf("early: %d\n", err);
+	return err ? 4 : 0;
+}
+
+static int whose_ops(const struct end *e)
+{
+	Dl_info info = { 0 };
+	void *symbol;
+
+	memcpy(&symbol, &e->context->ops.poll_cq, sizeof(symbol));
+	dladdr(symbol, &info);
+	printf("%s\n", info.dli_fname ? strrchr(info.dli_fname, '/') + 1 : "?");
+	return 0;
+}
+
+static int with_a_qp(const char *how, int number)
+{
+	static struct end e;
+
+	make(&e);
+	to_init(&e);
+	if (!strcmp(how, "modify"))
+		return skip_a_step(&e);
+	if (!strcmp(how, "remote"))
+		return wrong_rkey(&e);
+	if (!strcmp(how, "quit"))
+		return quits();
+	if (!strcmp(how, "early"))
+		return early(&e);
+	if (!strcmp(how, "ops"))
+		return whose_ops(&e);
+	if (!strcmp(how, "wait") || !strncmp(how, "un", 2))
+		return wait_for_nothing(&e, how, number);
+	to_rts(&e);
+	if (!strcmp(how, "close"))
+		for (int fd = 3; fd < 1024; fd++)
+			if (fd != e.context->cmd_fd &&
+			    fd != e.context->async_fd)
+				close(fd);
+	converse(&e, 10);
+	if (!strcmp(how, "crash"))
+		*(volatile int *)(uintptr_t)number = 1;
+	if (!strcmp(how, "signal"))
+		kill(getpid(), number);
+	printf("done\n");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *how = argc > 1 ? argv[1] : "";
+	int number = argc > 2 ? atoi(argv[2]) : 0;
+
+	if (!strcmp(how, "quit"))
+		signal(SIGQUIT, on_quit);
+	if (!strcmp(how, "plain")) {
+		printf("no verbs here\n");
+		return 7;
+	}
+	if (!strcmp(how, "threads"))
+		return threads(number);
+	if (!strcmp(how, "fork"))
+		return forks();
+	if (!strcmp(how, "extended"))
+		return extended();
+	return with_a_qp(how, number);
+}
