@@ -54,6 +54,9 @@ packages_of() {
 		tshark reads the packets
 		nftables a firewall for the doctor to find
 		libclang-rt-14-dev sanitizers for clang
+		rdmacm-utils rping, for the recorder to record
+		ucx-utils ucx_perftest, for the same
+		chromium opens the recorder's report
 		END
 		;;
 	bench)
