@@ -28,7 +28,7 @@ values() { jq -r "$2" "$T/$1.json" | tr '\n' ' '; }
 
 # What a program prints, but for its figures and what perftest says of the clock.
 skeleton() {
-	sed -E '/^Correlation /d; s/0x[0-9a-f]+/N/g; s/[0-9a-f:]*[0-9][0-9a-f:.]*/N/g
+	sed -E '/^Correlation |^client DISCONNECT EVENT/d; s/0x[0-9a-f]+/N/g; s/[0-9a-f:]*[0-9][0-9a-f:.]*/N/g
 		s/\<-?(inf|nan)\>/N/g; s/-N/N/g; s/[ \t]+/ /g; s/ $//' "$@"
 }
 
