@@ -26,7 +26,8 @@ count() { jq -c "select($2)" "$T/$1.json" | wc -l; }
 # values NAME FILTER: what the filter gives, on one line
 values() { jq -r "$2" "$T/$1.json" | tr '\n' ' '; }
 
-# What a program prints, but for its figures and what perftest says of the clock.
+# What a program prints, but for its figures, what perftest says of the clock and
+# what rping says of who hung up first.
 skeleton() {
 	sed -E '/^Correlation |^client DISCONNECT EVENT/d; s/0x[0-9a-f]+/N/g; s/[0-9a-f:]*[0-9][0-9a-f:.]*/N/g
 		s/\<-?(inf|nan)\>/N/g; s/-N/N/g; s/[ \t]+/ /g; s/ $//' "$@"
@@ -286,6 +287,8 @@ test_failures_are_explained() {
 		'^qptrace: ibv_modify_qp\(QP [0-9]+ of rxe0, INIT -> RTS, mask STATE\) failed: EINVAL \(22\): .*no way from INIT to RTS'
 	assert_in "$(err_of t.modify)" '^qptrace:  next: '
 	assertEquals EINVAL "$(values t.modify 'select(.to == "RTS").errname' | tr -d ' ')"
+	# The explanation asked the kernel; the program's own copy is as it was.
+	assertEquals "$(out_of p.remote)" "$(out_of t.remote)"
 	assert_in "$(err_of t.remote)" 'completion of wr_id 0x2 on QP .*REM_ACCESS_ERR \(status 10\): .*rkey'
 	assertEquals 1 "$(count t.remote '.ev == "explain" and .about == "completion"')"
 	assert_in "$(err_of t.early)" 'ibv_post_send\(QP .* in INIT, wr_id 0x5\) failed: EINVAL'

@@ -8,7 +8,8 @@
  *	fork                 父子各打开一次 device；子进程退出码 3，父进程 5
  *	threads N            N 个线程，各有一对自连的 QP，各收发 20 个消息
  *	modify               INIT→RTS，少了一步：ibv_modify_qp 失败
- *	remote               RDMA WRITE 到错的 rkey：一个坏 completion
+ *	remote               RDMA WRITE 到错的 rkey：一个坏 completion，QP 进 ERR；然后
+ *	                     ERR→INIT，也失败
  *	extended             ibv_wr_* 与 start_poll/next_poll 收发 20 个消息
  *	wait SECONDS         post 一个 receive，没有人会发来
  *	unpolled SECONDS     发一个消息，不去 poll
@@ -270,12 +271,15 @@ static int wrong_rkey(struct end *e)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE,
 				  .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT };
 
 	wr.wr.rdma.remote_addr = (uintptr_t)e->buf;
 	wr.wr.rdma.rkey = e->mr->rkey + 77;
 	to_rts(e);
 	post_send(e, wr);
 	printf("status: %d\n", reap(e, 1));
+	printf("to INIT: %d, ", ibv_modify_qp(e->qp, &init, IBV_QP_STATE));
+	printf("state as the program knows it: %d\n", (int)e->qp->state);
 	return 4;
 }
 
