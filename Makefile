@@ -84,7 +84,8 @@ $(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) $(SAN) -fPIC \
 		-fvisibility=hidden -shared -o $@ $(filter %.c,$^)
 
-# The recorder is preloaded into anything, so it shows nothing but verbs.
+# The recorder is preloaded into anything: it shows nothing but verbs, and brings
+# no library along (the program's own libibverbs is the one to talk to).
 TRACE := $(filter-out labs/recorder/report_%,$(wildcard labs/recorder/*.c)) \
          $(wildcard common/explain*.c common/qp_table*.c) common/report.c
 $(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h) \
@@ -94,7 +95,7 @@ $(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h) \
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) -fPIC \
 		-fvisibility=hidden -shared -Wl,-z,defs \
 		-Wl,--version-script=labs/recorder/qptrace.map -o $@ \
-		$(filter %.c,$^) -libverbs -ldl -lpthread
+		$(filter %.c,$^)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
