@@ -87,7 +87,7 @@ $(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
 # The recorder is preloaded into anything: it shows nothing but verbs, and brings
 # no library along (the program's own libibverbs is the one to talk to).
 TRACE := $(filter-out labs/recorder/report_%,$(wildcard labs/recorder/*.c)) \
-         $(wildcard common/explain*.c common/qp_table*.c) common/report.c
+         $(wildcard common/explain*.c common/qp_table*.c) common/report.c common/verbs_names.c
 $(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h) \
 		labs/recorder/qptrace.map
 	@mkdir -p $(@D)

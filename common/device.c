@@ -13,18 +13,10 @@
 #include "rdma_common.h"
 #include "report.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-
-unsigned int mtu_bytes(enum ibv_mtu mtu)
-{
-	/* enum ibv_mtu 不是字节数：IBV_MTU_256 = 1 … IBV_MTU_4096 = 5。*/
-	if (mtu < IBV_MTU_256 || mtu > IBV_MTU_4096)
-		return 0;
-	return 128u << mtu;
-}
 
 const char *gid_type_name(uint32_t gid_type)
 {
@@ -37,12 +29,6 @@ const char *gid_type_name(uint32_t gid_type)
 		return "RoCE v2";
 	}
 	return "unknown";
-}
-
-const char *gid_text(char *out, const uint8_t gid[16])
-{
-	/* GID 与 IPv6 地址同为 16 字节、同样是网络字节序，所以可以直接借用。*/
-	return inet_ntop(AF_INET6, gid, out, GID_TEXT_SIZE);
 }
 
 // region gid-rank

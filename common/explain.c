@@ -23,7 +23,6 @@
 #include "explain_parts.h"
 #include "report.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -129,13 +128,6 @@ bool explained_as(const struct explanation *why, const char *id)
 	return why->id && !strcmp(why->id, id);
 }
 
-const char *explain_gid(char out[EXPLAIN_GID_SIZE], const union ibv_gid *gid)
-{
-	if (!inet_ntop(AF_INET6, gid->raw, out, EXPLAIN_GID_SIZE))
-		snprintf(out, EXPLAIN_GID_SIZE, "?");
-	return out;
-}
-
 bool gid_is_ipv4(const union ibv_gid *gid)
 {
 	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
@@ -179,30 +171,4 @@ bool device_is_rxe(struct ibv_context *context)
 const char *device_of(struct ibv_context *context)
 {
 	return ibv_get_device_name(context->device);
-}
-
-unsigned int explain_mtu_bytes(unsigned int mtu)
-{
-	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
-}
-
-const char *explain_opcode(enum ibv_wr_opcode opcode)
-{
-	static const char *const names[] = {
-		[IBV_WR_RDMA_WRITE] = "RDMA_WRITE",
-		[IBV_WR_RDMA_WRITE_WITH_IMM] = "RDMA_WRITE_WITH_IMM",
-		[IBV_WR_SEND] = "SEND",
-		[IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM",
-		[IBV_WR_RDMA_READ] = "RDMA_READ",
-		[IBV_WR_ATOMIC_CMP_AND_SWP] = "ATOMIC_CMP_AND_SWP",
-		[IBV_WR_ATOMIC_FETCH_AND_ADD] = "ATOMIC_FETCH_AND_ADD",
-		[IBV_WR_LOCAL_INV] = "LOCAL_INV",
-		[IBV_WR_BIND_MW] = "BIND_MW",
-		[IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV",
-		[IBV_WR_TSO] = "TSO",
-	};
-
-	if ((unsigned int)opcode >= sizeof(names) / sizeof(names[0]))
-		return "an unknown opcode";
-	return names[opcode];
 }

@@ -137,7 +137,7 @@ static struct explanation check_path_mtu(const struct accepted *a)
 
 	if (!(a->mask & IBV_QP_PATH_MTU))
 		return no_idea();
-	if (!explain_mtu_bytes(mtu))
+	if (!mtu_bytes(mtu))
 		return because("path-mtu-not-enum",
 			       "use IBV_MTU_256 (1) ... IBV_MTU_4096 (5), not "
 			       "bytes",
@@ -146,14 +146,14 @@ static struct explanation check_path_mtu(const struct accepted *a)
 			       "devices say EINVAL",
 			       mtu, mtu >= 256 ? ": it looks like bytes" : "",
 			       (int)(uint8_t)mtu);
-	if (!a->active_mtu || explain_mtu_bytes(mtu) <= a->active_mtu)
+	if (!a->active_mtu || mtu_bytes(mtu) <= a->active_mtu)
 		return no_idea();
 	return because("path-mtu-above-active",
 		       "use the lower active_mtu of both sides",
 		       "path_mtu %u bytes is above the port's active_mtu %u: "
 		       "on a real wire small messages pass and large ones are "
 		       "lost",
-		       explain_mtu_bytes(mtu), a->active_mtu);
+		       mtu_bytes(mtu), a->active_mtu);
 }
 
 static struct explanation check_retry(const struct accepted *a)
@@ -264,7 +264,7 @@ size_t explain_accepted(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 	a.rxe = device_is_rxe(qp->context);
 	if (a.known && a.now.port_num &&
 	    !ibv_query_port(qp->context, a.now.port_num, &port))
-		a.active_mtu = explain_mtu_bytes(port.active_mtu);
+		a.active_mtu = mtu_bytes(port.active_mtu);
 	for (size_t i = 0;
 	     i < sizeof(checks) / sizeof(checks[0]) && count < most; i++) {
 		out[count] = checks[i](&a);
@@ -309,7 +309,7 @@ static struct explanation pair_qpn(const struct direction *d)
 
 static struct explanation pair_gid(const struct direction *d)
 {
-	char dest[EXPLAIN_GID_SIZE], own[EXPLAIN_GID_SIZE];
+	char dest[GID_TEXT_SIZE], own[GID_TEXT_SIZE];
 
 	if (!(d->from->attr_mask & IBV_QP_AV) || gid_is_zero(&d->to->gid) ||
 	    !memcmp(d->from->attr.ah_attr.grh.dgid.raw, d->to->gid.raw, 16))
@@ -318,8 +318,8 @@ static struct explanation pair_gid(const struct direction *d)
 		       "each side sends the GID of the very slot that it uses "
 		       "as sgid_index",
 		       "%s sends to GID %s, but %s has %s", d->from->name,
-		       explain_gid(dest, &d->from->attr.ah_attr.grh.dgid),
-		       d->to->name, explain_gid(own, &d->to->gid));
+		       gid_text(dest, d->from->attr.ah_attr.grh.dgid.raw),
+		       d->to->name, gid_text(own, d->to->gid.raw));
 }
 
 /* 差 2^23 以内算“超前”，否则算“落后”：PSN 是 24 位的圆环。*/
@@ -351,8 +351,7 @@ static struct explanation pair_mtu(const struct direction *d)
 		       "use the lower active_mtu of both sides, exchanged",
 		       "path_mtu differs: %s has %u bytes, %s has %u; messages "
 		       "of more than one packet fail",
-		       d->from->name, explain_mtu_bytes(a), d->to->name,
-		       explain_mtu_bytes(b));
+		       d->from->name, mtu_bytes(a), d->to->name, mtu_bytes(b));
 }
 
 static struct explanation pair_rd_atomic(const struct direction *d)

@@ -264,7 +264,7 @@ static struct explanation check_path_mtu(const struct modify *m)
 
 	if (!(m->mask & IBV_QP_PATH_MTU))
 		return no_idea();
-	if (!explain_mtu_bytes(mtu))
+	if (!mtu_bytes(mtu))
 		return because("path-mtu-not-enum",
 			       "use IBV_MTU_256 (1) ... IBV_MTU_4096 (5), not "
 			       "bytes",
@@ -277,7 +277,7 @@ static struct explanation check_path_mtu(const struct modify *m)
 	return because("path-mtu-too-large",
 		       "use the lower active_mtu of both sides",
 		       "path_mtu %u bytes is above the port's max_mtu %u",
-		       explain_mtu_bytes(mtu), explain_mtu_bytes(port.max_mtu));
+		       mtu_bytes(mtu), mtu_bytes(port.max_mtu));
 }
 
 static struct explanation check_rd_atomic(const struct modify *m)

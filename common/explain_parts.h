@@ -6,11 +6,9 @@
 #define COMMON_EXPLAIN_PARTS_H
 
 #include "explain.h"
+#include "verbs_names.h"
 
 #include <errno.h>
-
-/* Room for "::ffff:10.99.0.1". */
-#define EXPLAIN_GID_SIZE 46
 
 /* ---- explain.c ---------------------------------------------------------- */
 
@@ -40,7 +38,6 @@ static inline struct explanation no_idea(void)
 /* @id is one of a caller's causes. */
 bool explained_as(const struct explanation *why, const char *id);
 
-const char *explain_gid(char out[EXPLAIN_GID_SIZE], const union ibv_gid *gid);
 bool gid_is_ipv4(const union ibv_gid *gid);
 bool gid_is_zero(const union ibv_gid *gid);
 
@@ -56,12 +53,6 @@ bool device_is_rxe(struct ibv_context *context);
 
 /* "rxe0" */
 const char *device_of(struct ibv_context *context);
-
-/* "SEND", "RDMA_READ", ... */
-const char *explain_opcode(enum ibv_wr_opcode opcode);
-
-/* Bytes of an enum ibv_mtu, 0 if it is none. */
-unsigned int explain_mtu_bytes(unsigned int mtu);
 
 /* ---- explain_net.c: what the IP stack thinks of an address ---------------- */
 

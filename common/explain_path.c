@@ -23,7 +23,7 @@ struct path {
 	struct ibv_context *context;
 	const struct ibv_ah_attr *ah;
 	const union ibv_gid *to;
-	char to_text[EXPLAIN_GID_SIZE], my_text[EXPLAIN_GID_SIZE];
+	char to_text[GID_TEXT_SIZE], my_text[GID_TEXT_SIZE];
 	union ibv_gid mine;
 	bool mine_known; /* the slot could be read, and is not empty */
 	struct net_device device;
@@ -47,8 +47,8 @@ static struct path look_at(struct ibv_context *context,
 	p.mine_known = !ibv_query_gid(context, ah->port_num, ah->grh.sgid_index,
 				      &p.mine) &&
 		       !gid_is_zero(&p.mine);
-	explain_gid(p.to_text, p.to);
-	explain_gid(p.my_text, &p.mine);
+	gid_text(p.to_text, p.to->raw);
+	gid_text(p.my_text, p.mine.raw);
 	return p;
 }
 
@@ -76,7 +76,7 @@ static void see_path(struct explanation *why, const struct path *p)
 static void see_filled_slots(struct explanation *why, struct path *p)
 {
 	struct ibv_gid_entry *table = calloc(MOST_GIDS, sizeof(*table));
-	char gid[EXPLAIN_GID_SIZE];
+	char gid[GID_TEXT_SIZE];
 	ssize_t n;
 
 	if (!table)
@@ -85,7 +85,7 @@ static void see_filled_slots(struct explanation *why, struct path *p)
 	for (ssize_t i = 0; i < n && i < 8; i++)
 		if (table[i].port_num == p->ah->port_num)
 			also_seen(why, "slot %u: %s, %s", table[i].gid_index,
-				  explain_gid(gid, &table[i].gid),
+				  gid_text(gid, table[i].gid.raw),
 				  table[i].gid_type == IBV_GID_TYPE_ROCE_V2
 					  ? "RoCE v2"
 				  : table[i].gid_type == IBV_GID_TYPE_ROCE_V1
@@ -174,11 +174,11 @@ static struct explanation nobody_answers(const struct path *p)
 	bool behind = p->route.kind == NET_ROUTE_GATEWAY;
 	const union ibv_gid *asked = behind ? &p->route.gateway : p->to;
 	enum net_neighbour_state state;
-	char text[EXPLAIN_GID_SIZE];
+	char text[GID_TEXT_SIZE];
 	struct explanation why;
 	uint8_t mac[6];
 
-	explain_gid(text, asked);
+	gid_text(text, asked->raw);
 	state = net_neighbour(asked, p->device.index, mac);
 	if (state == NET_NEIGHBOUR_KNOWN)
 		why = because("neighbour-late",

@@ -178,7 +178,7 @@ struct explanation explain_post_send(struct ibv_qp *qp,
 			      "state, SGEs and inline length are right, so the "
 			      "driver does not take %s with flags 0x%x on a QP "
 			      "of type %s",
-			      explain_opcode(wr->opcode), wr->send_flags,
+			      wr_opcode_name(wr->opcode), wr->send_flags,
 			      qp_type_name(qp->qp_type));
 	return why;
 }

@@ -143,7 +143,7 @@ struct explanation request_opcode(const struct case_of *c)
 		return no_idea();
 	return because("opcode-not-for-type", "use an RC QP for it",
 		       "a %s QP cannot carry out %s",
-		       qp_type_name(c->qp->qp_type), explain_opcode(opcode));
+		       qp_type_name(c->qp->qp_type), wr_opcode_name(opcode));
 }
 
 /* 自己的 SGE 都对，receive 还是失败：只剩下“消息比它长”。*/

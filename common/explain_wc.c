@@ -159,11 +159,11 @@ static struct explanation check_peer_state(const struct case_of *c)
 static struct explanation check_my_mtu(const struct case_of *c)
 {
 	struct ibv_port_attr port;
-	unsigned int mtu = explain_mtu_bytes(c->now.path_mtu);
+	unsigned int mtu = mtu_bytes(c->now.path_mtu);
 
 	if (!c->known || ibv_query_port(c->qp->context, c->now.port_num, &port))
 		return no_idea();
-	if (mtu <= explain_mtu_bytes(port.active_mtu))
+	if (mtu <= mtu_bytes(port.active_mtu))
 		return no_idea();
 	return because("path-mtu-above-active",
 		       "use the lower active_mtu of both sides; if somebody "
@@ -171,7 +171,7 @@ static struct explanation check_my_mtu(const struct case_of *c)
 		       "DEVICE mtu N)",
 		       "path_mtu is %u bytes, but the port's active_mtu is "
 		       "only %u: small messages pass, large ones are lost",
-		       mtu, explain_mtu_bytes(port.active_mtu));
+		       mtu, mtu_bytes(port.active_mtu));
 }
 
 /* 对端在本机时，可以核对：我这边记的 MAC 是不是它网卡的 MAC。*/

@@ -17,6 +17,8 @@
 #ifndef COMMON_RDMA_COMMON_H
 #define COMMON_RDMA_COMMON_H
 
+#include "verbs_names.h"
+
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -120,15 +122,8 @@ int rdma_read_gid_table(struct ibv_context *context,
  */
 int rdma_choose_gid(struct rdma_resources *res, int wanted);
 
-/* Bytes of an enum ibv_mtu value, 0 if it is none. */
-unsigned int mtu_bytes(enum ibv_mtu mtu);
-
 /* "ROCE v2", ... for enum ibv_gid_type of an ibv_gid_entry. */
 const char *gid_type_name(uint32_t gid_type);
-
-/* @gid as "::ffff:10.99.0.1"; @out: GID_TEXT_SIZE bytes. Returns @out. */
-#define GID_TEXT_SIZE 46
-const char *gid_text(char *out, const uint8_t gid[16]);
 
 /* ---- stage 2: resources.c ----------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include "hooks.h"
 #include "objects.h"
 #include "ring.h"
+#include "verbs_names.h"
 #include "writer.h"
 
 #include <errno.h>
@@ -559,7 +560,7 @@ EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 		return real(pd, attr);
 	ah = real(pd, attr);
 	event_made(&e, ah);
-	gid_as_text(gid, &attr->grh.dgid);
+	gid_text(gid, attr->grh.dgid.raw);
 	LINE_NUMBER(&e.line, "is_global", attr->is_global);
 	LINE_NUMBER(&e.line, "sgid_index", attr->grh.sgid_index);
 	LINE_TEXT(&e.line, "dgid", gid);

@@ -7,9 +7,10 @@
  */
 #include "format.h"
 
+#include "explain.h"
 #include "qp_table.h"
+#include "verbs_names.h"
 
-#include <arpa/inet.h>
 #include <string.h>
 
 struct flag_name {
@@ -45,26 +46,6 @@ static const char *flags_in(const struct flag_name *names, size_t count,
 	return out;
 }
 
-const char *wr_opcode_name(unsigned int opcode)
-{
-	static const char *const names[] = {
-		[IBV_WR_RDMA_WRITE] = "RDMA_WRITE",
-		[IBV_WR_RDMA_WRITE_WITH_IMM] = "RDMA_WRITE_WITH_IMM",
-		[IBV_WR_SEND] = "SEND",
-		[IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM",
-		[IBV_WR_RDMA_READ] = "RDMA_READ",
-		[IBV_WR_ATOMIC_CMP_AND_SWP] = "ATOMIC_CMP_AND_SWP",
-		[IBV_WR_ATOMIC_FETCH_AND_ADD] = "ATOMIC_FETCH_AND_ADD",
-		[IBV_WR_LOCAL_INV] = "LOCAL_INV",
-		[IBV_WR_BIND_MW] = "BIND_MW",
-		[IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV",
-		[IBV_WR_TSO] = "TSO",
-		[IBV_WR_DRIVER1] = "DRIVER1",
-	};
-
-	return name_in(names, COUNT(names), opcode);
-}
-
 const char *wc_opcode_name(unsigned int opcode)
 {
 	static const char *const names[] = {
@@ -90,55 +71,9 @@ const char *wc_opcode_name(unsigned int opcode)
 
 const char *wc_status_name(unsigned int status)
 {
-	static const char *const names[] = {
-		[IBV_WC_SUCCESS] = "SUCCESS",
-		[IBV_WC_LOC_LEN_ERR] = "LOC_LEN_ERR",
-		[IBV_WC_LOC_QP_OP_ERR] = "LOC_QP_OP_ERR",
-		[IBV_WC_LOC_EEC_OP_ERR] = "LOC_EEC_OP_ERR",
-		[IBV_WC_LOC_PROT_ERR] = "LOC_PROT_ERR",
-		[IBV_WC_WR_FLUSH_ERR] = "WR_FLUSH_ERR",
-		[IBV_WC_MW_BIND_ERR] = "MW_BIND_ERR",
-		[IBV_WC_BAD_RESP_ERR] = "BAD_RESP_ERR",
-		[IBV_WC_LOC_ACCESS_ERR] = "LOC_ACCESS_ERR",
-		[IBV_WC_REM_INV_REQ_ERR] = "REM_INV_REQ_ERR",
-		[IBV_WC_REM_ACCESS_ERR] = "REM_ACCESS_ERR",
-		[IBV_WC_REM_OP_ERR] = "REM_OP_ERR",
-		[IBV_WC_RETRY_EXC_ERR] = "RETRY_EXC_ERR",
-		[IBV_WC_RNR_RETRY_EXC_ERR] = "RNR_RETRY_EXC_ERR",
-		[IBV_WC_LOC_RDD_VIOL_ERR] = "LOC_RDD_VIOL_ERR",
-		[IBV_WC_REM_INV_RD_REQ_ERR] = "REM_INV_RD_REQ_ERR",
-		[IBV_WC_REM_ABORT_ERR] = "REM_ABORT_ERR",
-		[IBV_WC_INV_EECN_ERR] = "INV_EECN_ERR",
-		[IBV_WC_INV_EEC_STATE_ERR] = "INV_EEC_STATE_ERR",
-		[IBV_WC_FATAL_ERR] = "FATAL_ERR",
-		[IBV_WC_RESP_TIMEOUT_ERR] = "RESP_TIMEOUT_ERR",
-		[IBV_WC_GENERAL_ERR] = "GENERAL_ERR",
-		[IBV_WC_TM_ERR] = "TM_ERR",
-		[IBV_WC_TM_RNDV_INCOMPLETE] = "TM_RNDV_INCOMPLETE",
-	};
+	const struct explain_status *row = explain_status_row(status);
 
-	return name_in(names, COUNT(names), status);
-}
-
-const char *qp_kind_name(unsigned int type)
-{
-	switch (type) {
-	case IBV_QPT_RC:
-		return "RC";
-	case IBV_QPT_UC:
-		return "UC";
-	case IBV_QPT_UD:
-		return "UD";
-	case IBV_QPT_RAW_PACKET:
-		return "RAW_PACKET";
-	case IBV_QPT_XRC_SEND:
-		return "XRC_SEND";
-	case IBV_QPT_XRC_RECV:
-		return "XRC_RECV";
-	case IBV_QPT_DRIVER:
-		return "DRIVER";
-	}
-	return "UNKNOWN";
+	return row ? row->name : "UNKNOWN";
 }
 
 const char *async_event_name(unsigned int type)
@@ -209,13 +144,6 @@ const char *wc_flags_text(char *out, size_t size, unsigned int flags)
 	};
 
 	return flags_in(names, COUNT(names), flags, out, size);
-}
-
-const char *gid_as_text(char *out, const union ibv_gid *gid)
-{
-	if (!inet_ntop(AF_INET6, gid->raw, out, INET6_ADDRSTRLEN))
-		out[0] = '\0';
-	return out;
 }
 
 /* ---- 记录 ----------------------------------------------------------------- */
@@ -346,8 +274,8 @@ void format_record(struct line *line, const struct record *record,
 /* 枚举之外的值原样写出：“1024 不是 enum ibv_mtu”正是要让人看见的。*/
 static void format_mtu(struct line *line, enum ibv_mtu mtu)
 {
-	if (mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096)
-		LINE_NUMBER(line, "path_mtu", 128u << mtu);
+	if (mtu_bytes(mtu))
+		LINE_NUMBER(line, "path_mtu", mtu_bytes(mtu));
 	else
 		LINE_NUMBER(line, "path_mtu_bad", (unsigned int)mtu);
 }
@@ -356,7 +284,7 @@ static void format_mtu(struct line *line, enum ibv_mtu mtu)
 static void format_av(struct line *line, struct ibv_qp *qp,
 		      const struct ibv_ah_attr *ah)
 {
-	char text[INET6_ADDRSTRLEN];
+	char text[GID_TEXT_SIZE];
 	union ibv_gid mine;
 
 	LINE_NUMBER(line, "is_global", ah->is_global);
@@ -368,8 +296,8 @@ static void format_av(struct line *line, struct ibv_qp *qp,
 	LINE_NUMBER(line, "sgid_index", ah->grh.sgid_index);
 	if (!ibv_query_gid(qp->context, ah->port_num, ah->grh.sgid_index,
 			   &mine))
-		LINE_WORD(line, "sgid", gid_as_text(text, &mine));
-	LINE_WORD(line, "dgid", gid_as_text(text, &ah->grh.dgid));
+		LINE_WORD(line, "sgid", gid_text(text, mine.raw));
+	LINE_WORD(line, "dgid", gid_text(text, ah->grh.dgid.raw));
 	LINE_NUMBER(line, "hop_limit", ah->grh.hop_limit);
 	LINE_NUMBER(line, "traffic_class", ah->grh.traffic_class);
 	LINE_NUMBER(line, "sl", ah->sl);

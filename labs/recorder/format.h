@@ -14,10 +14,8 @@ void format_record(struct line *line, const struct record *record,
 		   uint64_t time);
 
 /* "SEND", "RDMA_WRITE_WITH_IMM", ... or "UNKNOWN". */
-const char *wr_opcode_name(unsigned int opcode);
 const char *wc_opcode_name(unsigned int opcode);
 const char *wc_status_name(unsigned int status); /* "RETRY_EXC_ERR" */
-const char *qp_kind_name(unsigned int type);	 /* "RC", "UD", ... */
 const char *async_event_name(unsigned int type); /* "QP_FATAL", ... */
 
 /* "LOCAL_WRITE|REMOTE_READ" or "0"; @out: at least 160 bytes. */
@@ -26,9 +24,6 @@ const char *access_text(char *out, size_t size, unsigned int flags);
 /* "SIGNALED|INLINE", "WITH_IMM|GRH" or "0". */
 const char *send_flags_text(char *out, size_t size, unsigned int flags);
 const char *wc_flags_text(char *out, size_t size, unsigned int flags);
-
-/* "::ffff:10.99.0.1"; @out: INET6_ADDRSTRLEN (46) bytes. */
-const char *gid_as_text(char *out, const union ibv_gid *gid);
 
 /* Members of @attr that @mask names. */
 void format_qp_attr(struct line *line, struct ibv_qp *qp,

@@ -36,7 +36,7 @@ void record_qp(struct event *e, struct ibv_qp *qp, const struct ibv_pd *pd,
 		LINE_NUMBER(line, "qpn", qp->qp_num);
 		LINE_TEXT(line, "dev", qp->context->device->name);
 	}
-	LINE_WORD(line, "type", qp_kind_name(got->qp_type));
+	LINE_WORD(line, "type", qp_type_name(got->qp_type));
 	line_add_object(line, OBJECT_PD, pd);
 	LINE_NUMBER(line, "send_cq", object_id(OBJECT_CQ, got->send_cq));
 	LINE_NUMBER(line, "recv_cq", object_id(OBJECT_CQ, got->recv_cq));
@@ -70,7 +70,7 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 			      "ibv_create_qp(%s, %s, %u send and %u receive "
 			      "WRs, %u and %u SGEs, inline %u)",
 			      pd->context->device->name,
-			      qp_kind_name(init->qp_type), asked.max_send_wr,
+			      qp_type_name(init->qp_type), asked.max_send_wr,
 			      asked.max_recv_wr, asked.max_send_sge,
 			      asked.max_recv_sge, asked.max_inline_data);
 	record_qp(&e, qp, pd, init, &asked);

@@ -14,6 +14,7 @@
 #include "format.h"
 #include "objects.h"
 #include "qp_table.h"
+#include "verbs_names.h"
 #include "writer.h"
 
 #include <errno.h>
@@ -271,7 +272,7 @@ static void say_peer(struct account *a, const struct object *qp,
 	if (!(qp->attr_set & IBV_QP_DEST_QPN))
 		return;
 	say(a, "qptrace:     peer: QP %u at %s; kernel: rq_psn %u, sq_psn %u\n",
-	    qp->attr.dest_qp_num, gid_as_text(gid, &qp->attr.ah_attr.grh.dgid),
+	    qp->attr.dest_qp_num, gid_text(gid, qp->attr.ah_attr.grh.dgid.raw),
 	    kernel->rq_psn, kernel->sq_psn);
 }
 
@@ -328,7 +329,7 @@ static void explain_qp(struct object *qp, void *arg)
 	say(a,
 	    "qptrace:   QP %u of %s (%s): %s in the user's copy, %s in the "
 	    "kernel\n",
-	    qp->qpn, handle->context->device->name, qp_kind_name(qp->type),
+	    qp->qpn, handle->context->device->name, qp_type_name(qp->type),
 	    qp_state_name(user), kernel);
 	say_queue(a, &qp->sq, "send");
 	say_queue(a, &qp->rq, "receive");

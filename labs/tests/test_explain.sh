@@ -116,7 +116,8 @@ test_judgement_without_a_device() {
 	"${CC:-cc}" -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Icommon \
 		-fsanitize=address,undefined -fno-sanitize-recover=all \
 		-o "$T/unit" labs/tests/unit_explain.c common/explain*.c \
-		common/qp_table*.c common/report.c -libverbs || fail 'no unit test'
+		common/qp_table*.c common/report.c \
+		common/verbs_names.c -libverbs || fail 'no unit test'
 	out=$("$T/unit" 2>"$T/err") || rc=$?
 	assertEquals "$(grep -v '^ok ' <<<"$out")$(grep -v '^error: call()' "$T/err")" \
 		0 "$rc"
@@ -129,7 +130,7 @@ test_faults_under_the_sanitizers() {
 	lab_here || return 0
 	"${CC:-cc}" -O1 -g -D_GNU_SOURCE -Icommon -Ilabs/faults \
 		-fsanitize=address,undefined -fno-sanitize-recover=all \
-		-o "$T/faults" labs/faults/*.c common/{explain*,qp_table*,report,deadline,device}.c \
+		-o "$T/faults" labs/faults/*.c common/{explain*,qp_table*,verbs_names,report,deadline,device}.c \
 		-libverbs || fail 'no program'
 	"$T/faults" --list | awk -F'\t' '$2 == "shared" { print $1 }' |
 		xargs labs/lab run --timeout 120 "$T/faults" >"$T/out" 2>&1 || rc=$?

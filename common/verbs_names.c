@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+/*
+ * verbs_names.c —— 把 verbs 里的数字变成人读的样子
+ */
+#include "verbs_names.h"
+
+#include <arpa/inet.h>
+
+unsigned int mtu_bytes(enum ibv_mtu mtu)
+{
+	/* enum ibv_mtu 不是字节数：IBV_MTU_256 = 1 … IBV_MTU_4096 = 5。*/
+	if (mtu < IBV_MTU_256 || mtu > IBV_MTU_4096)
+		return 0;
+	return 128u << mtu;
+}
+
+const char *gid_text(char *out, const uint8_t gid[16])
+{
+	/* GID 与 IPv6 地址同为 16 字节、同样是网络字节序，所以可以直接借用。*/
+	return inet_ntop(AF_INET6, gid, out, GID_TEXT_SIZE);
+}
+
+const char *wr_opcode_name(unsigned int opcode)
+{
+	static const char *const names[] = {
+		[IBV_WR_RDMA_WRITE] = "RDMA_WRITE",
+		[IBV_WR_RDMA_WRITE_WITH_IMM] = "RDMA_WRITE_WITH_IMM",
+		[IBV_WR_SEND] = "SEND",
+		[IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM",
+		[IBV_WR_RDMA_READ] = "RDMA_READ",
+		[IBV_WR_ATOMIC_CMP_AND_SWP] = "ATOMIC_CMP_AND_SWP",
+		[IBV_WR_ATOMIC_FETCH_AND_ADD] = "ATOMIC_FETCH_AND_ADD",
+		[IBV_WR_LOCAL_INV] = "LOCAL_INV",
+		[IBV_WR_BIND_MW] = "BIND_MW",
+		[IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV",
+		[IBV_WR_TSO] = "TSO",
+		[IBV_WR_DRIVER1] = "DRIVER1",
+	};
+
+	/* 枚举中间有空洞，所以表里也可能是 NULL。*/
+	if (opcode >= sizeof(names) / sizeof(names[0]) || !names[opcode])
+		return "UNKNOWN";
+	return names[opcode];
+}
