@@ -49,12 +49,10 @@ in_lab() {
 	return 0
 }
 
-# build_helpers: spy.so, peer and unit_exchange, into $B
+# build_helpers: spy.so and peer, into $B
 build_helpers() {
-	local cc=${CC:-cc}
-	local flags=(-O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Icommon)
-	"$cc" "${flags[@]}" -fPIC -shared -o "$B/spy.so" labs/tests/spy.c &&
-		"$cc" "${flags[@]}" -o "$B/peer" labs/tests/peer.c
+	helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c &&
+		helper "$B/peer" -O2 labs/tests/peer.c
 }
 
 rc_of() { cat "$T/$1.rc" 2>/dev/null || echo none; }

@@ -45,6 +45,25 @@ tearDown() {
 		"$note" >>"${TEST_RESULTS:-/dev/null}"
 }
 
+# Other suites run beside this one, over the same build folder.
+
+# build ARG…: make, one at a time
+build() { flock "$ROOT/build/.make.lock" make -s "$@"; }
+
+# helper OUT ARG…: compile OUT with cc's ARGs, unless no source is newer.
+helper() {
+	local out=$1
+	shift
+	mkdir -p "$(dirname "$out")"
+	(
+		flock 9
+		[[ ! -e $out || -n $(find labs/tests common -name '*.[ch]' \
+			-newer "$out" -print -quit) ]] || exit 0
+		"${CC:-cc}" -D_GNU_SOURCE -Icommon -g -Wall -Wextra -Werror \
+			-o "$out.new" "$@" && mv "$out.new" "$out"
+	) 9>"$out.lock"
+}
+
 # assert_in TEXT PATTERN [MESSAGE]: TEXT matches the extended regex PATTERN.
 assert_in() {
 	if grep -qE -- "$2" <<<"$1"; then

@@ -15,8 +15,7 @@ TIME_LIMIT=60 # seconds, of any program here
 
 # The flags of the project's own programs, and the sanitizers' where $B has them.
 net_flags() {
-	flags=(-D_GNU_SOURCE -Icommon -std=gnu11 -O2 -g -Wall -Wextra -Werror
-		-Wshadow -Wconversion -Wno-sign-conversion)
+	flags=(-std=gnu11 -O2 -Wshadow -Wconversion -Wno-sign-conversion)
 	# A library that was built with sanitizers needs them in the program too.
 	! nm "$B/libnccl-net-lab.so" 2>/dev/null | grep -q '__asan_init' ||
 		flags+=("-fsanitize=address,undefined" -fno-sanitize-recover=all)
@@ -25,23 +24,21 @@ net_flags() {
 # build_net: the shim (all versions, and each alone), its misuser and the peer,
 # into $N
 build_net() {
-	local cc=${CC:-cc} flags v jobs=() job rc=0
+	local flags v jobs=() job rc=0
 	local shim_c=(labs/tests/net_shim.c labs/tests/net_shim_tables.c)
 	N=$ROOT/$B/tests-net
-	mkdir -p "$N"
 	net_flags
-	"$cc" "${flags[@]}" -fPIC -fvisibility=hidden -shared -o "$N/net_shim.so" \
+	helper "$N/net_shim.so" "${flags[@]}" -fPIC -fvisibility=hidden -shared \
 		"${shim_c[@]}" &
 	jobs+=("$!")
 	for v in 5 6 7 8; do
-		"$cc" "${flags[@]}" -O0 -fPIC -fvisibility=hidden -shared \
-			-DONLY="$v" -o "$N/net_shim_v$v.so" "${shim_c[@]}" &
+		helper "$N/net_shim_v$v.so" "${flags[@]}" -O0 -fPIC \
+			-fvisibility=hidden -shared -DONLY="$v" "${shim_c[@]}" &
 		jobs+=("$!")
 	done
-	"$cc" "${flags[@]}" -o "$N/net_misuse" labs/tests/net_misuse.c &
+	helper "$N/net_misuse" "${flags[@]}" labs/tests/net_misuse.c &
 	jobs+=("$!")
-	"$cc" -O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -o "$N/peer" \
-		labs/tests/peer.c &
+	helper "$N/peer" -O2 labs/tests/peer.c &
 	jobs+=("$!")
 	for job in "${jobs[@]}"; do
 		wait "$job" || rc=1

@@ -430,7 +430,7 @@ test_docs_of_this_tree_are_true() {
 	out=$("$DOCS" check --no-run 2>&1) || rc=$?
 	assertEquals "$out" 0 "$rc"
 	((rc == 0)) || return
-	out=$(make -s all 2>&1) || { fail "make: $out"; return; }
+	out=$(build all 2>&1) || { fail "make: $out"; return; }
 	out=$(lab run true 2>&1) || rc=$?
 	if ((rc == 77)); then
 		skip "the commands of the pages cannot run here: $out"

@@ -92,7 +92,7 @@ test_usage() {
 test_fresh_faults_refuse_a_real_machine() {
 	[[ ! -e /run/rdma-lab-vm ]] || { skip 'this is the lab'; return 0; }
 	local rc=0 out
-	make -s "$B/faults" >/dev/null
+	build "$B/faults" >/dev/null
 	out=$("$B/faults" rtr-netdev-down 2>&1) || rc=$?
 	assertEquals 77 "$rc"
 	assert_in "$out" 'changes the machine'
@@ -102,7 +102,7 @@ test_fresh_faults_refuse_a_real_machine() {
 test_switch_in_a_program() {
 	local out
 	lab_here || return 0
-	make -s "$B/03-qp-states" >/dev/null
+	build "$B/03-qp-states" >/dev/null
 	out=$(RDMA_EXPLAIN=0 lab run "$B/03-qp-states" --break no-grh 2>&1 >/dev/null)
 	assert_in "$out" 'failed: EINVAL \(22\): Invalid argument$'
 	assertEquals 1 "$(wc -l <<<"$out")"

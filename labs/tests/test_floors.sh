@@ -47,7 +47,7 @@ tcpx_options -
 
 oneTimeSetUp() {
 	made=0
-	make_says=$(make -s all 2>&1) || made=$?
+	make_says=$(build all 2>&1) || made=$?
 	real_objects >"$B/floors.objects"
 	# What the system's libraries define: a tool that wraps ibv_create_qp does
 	# not become the owner of that name.

@@ -11,7 +11,7 @@
 
 test_clang_compiles_everything() {
 	local rc=0
-	make -s -j"$(nproc)" BUILD=build/clang CC=clang >"$T/make" 2>&1 || rc=$?
+	build -j"$(nproc)" BUILD=build/clang CC=clang >"$T/make" 2>&1 || rc=$?
 	assertEquals "$(cat "$T/make")" 0 "$rc"
 	"$ROOT/build/clang/rdma_server" --help >/dev/null
 	assertEquals 0 $?
@@ -19,7 +19,7 @@ test_clang_compiles_everything() {
 
 test_sanitizers() {
 	local name side rc=0
-	make -s -j"$(nproc)" BUILD=build/asan SANITIZE=1 >"$T/make" 2>&1 || rc=$?
+	build -j"$(nproc)" BUILD=build/asan SANITIZE=1 >"$T/make" 2>&1 || rc=$?
 	assertEquals "$(cat "$T/make")" 0 "$rc"
 	local -x B=build/asan
 	# A sanitizer's finding ends the program with 99.

@@ -9,12 +9,10 @@
 . labs/tests/guest.sh
 
 oneTimeSetUp() {
-	make_says=$(make -s "$B/libqptrace.so" "$B/qptrace-report" 2>&1) ||
+	make_says=$(build "$B/libqptrace.so" "$B/qptrace-report" 2>&1) ||
 		echo "$make_says" >&2
-	${CC:-cc} -O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -o "$B/trace_probe" \
-		labs/tests/trace_probe.c -libverbs -lpthread
-	${CC:-cc} -O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Icommon -fPIC -shared \
-		-o "$B/spy.so" labs/tests/spy.c
+	helper "$B/trace_probe" -O2 labs/tests/trace_probe.c -libverbs -lpthread
+	build_helpers
 	export QPTRACE_BUILD=$ROOT/$B
 	[[ $B != /* ]] || QPTRACE_BUILD=$B
 	port=18790

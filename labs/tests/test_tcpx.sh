@@ -329,8 +329,7 @@ test_holes_that_do_not_matter() {
 test_net_driver() {
 	local name flags
 	net_flags
-	"${CC:-cc}" "${flags[@]}" -o "$N/net_driver" labs/tests/net_driver.c \
-		-ldl -lpthread
+	helper "$N/net_driver" "${flags[@]}" labs/tests/net_driver.c -ldl -lpthread
 	assertEquals "compiled" 0 $?
 	drive() { # NAME ARGS…
 		start "$1" timeout 120 "$N/net_driver" "${@:2}"

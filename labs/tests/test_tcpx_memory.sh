@@ -166,8 +166,7 @@ test_net_driver() {
 	local flags rc=0
 	[[ -e labs/tests/net_driver.c ]] || { skip "no net_driver.c"; return 0; }
 	net_flags
-	"${CC:-cc}" "${flags[@]}" -o "$N/net_driver" labs/tests/net_driver.c \
-		-ldl -lpthread
+	helper "$N/net_driver" "${flags[@]}" labs/tests/net_driver.c -ldl -lpthread
 	assertEquals "compiled" 0 $?
 	timeout 200 "$N/net_driver" "$B/libnccl-net-lab.so" 8 all \
 		>"$T/driver.out" 2>"$T/driver.err" || rc=$?
@@ -208,7 +207,7 @@ test_valgrind() {
 
 oneTimeSetUp() {
 	plain=$B
-	make -s -j"$(nproc)" BUILD=build/asan SANITIZE=1 test_connection || return 1
+	build -j"$(nproc)" BUILD=build/asan SANITIZE=1 test_connection || return 1
 	export B=build/asan
 	# A sanitizer's report ends the program with 99.
 	export ASAN_OPTIONS=exitcode=99:detect_leaks=1
