@@ -20,7 +20,7 @@
 
 #define OWN_PLUGIN "libnccl-net-lab.so"
 
-const char *nccl_result_name(int rc)
+static const char *nccl_result_name(int rc)
 {
 	static const char *const names[] = {
 		"success",	  "unhandled CUDA error", "system error",

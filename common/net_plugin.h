@@ -77,9 +77,6 @@ int tcpx_get_device_count(struct tcpx_net *net);
 int tcpx_get_properties(struct tcpx_net *net, int dev,
 			struct tcpx_properties *props);
 
-/* "internal error" for enum nccl_result. */
-const char *nccl_result_name(int rc);
-
 /*
  * Report that @fmt, a call of the plugin's, returned @rc (not 0). Returns -EIO,
  * or -EREMOTEIO where the plugin blames the peer.

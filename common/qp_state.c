@@ -36,6 +36,22 @@ enum {
 	HOP_LIMIT = 64,	      /* IP TTL；1 过不了路由器 */
 };
 
+int modify_qp(struct rdma_resources *res, struct ibv_qp_attr *attr, int mask)
+{
+	enum ibv_qp_state from = res->qp->state;
+	char bits[256];
+	/* ibv_modify_qp 返回错误码本身；此时 errno 可能是陈旧的，不要看它。*/
+	int err = ibv_modify_qp(res->qp, attr, mask);
+
+	if (!err)
+		return 0;
+	return verb_failed(err, explain_modify_qp(res->qp, attr, mask, err),
+			   "ibv_modify_qp(QP %u, %s -> %s, mask %s)",
+			   res->qp->qp_num, qp_state_name(from),
+			   qp_state_name(attr->qp_state),
+			   qp_mask_text(bits, sizeof(bits), mask));
+}
+
 /*
  * 返回 0 不等于值都对：rxe 对很多坏值照收不误，几秒后才表现为“没有 completion”。
  * 趁现在还知道是谁给的，先警告。
@@ -54,23 +70,14 @@ static void warn_of_accepted(struct rdma_resources *res,
 			       found[i].cause);
 }
 
-static int modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
-		  int mask)
+static int step(struct rdma_resources *res, struct ibv_qp_attr *attr, int mask)
 {
 	enum ibv_qp_state from = res->qp->state;
-	char bits[256];
-	/* ibv_modify_qp 返回错误码本身；此时 errno 可能是陈旧的，不要看它。*/
-	int err = ibv_modify_qp(res->qp, attr, mask);
+	int rc = modify_qp(res, attr, mask);
 
-	if (!err) {
+	if (!rc)
 		warn_of_accepted(res, attr, mask, from);
-		return 0;
-	}
-	return verb_failed(err, explain_modify_qp(res->qp, attr, mask, err),
-			   "ibv_modify_qp(QP %u, %s -> %s, mask %s)",
-			   res->qp->qp_num, qp_state_name(from),
-			   qp_state_name(attr->qp_state),
-			   qp_mask_text(bits, sizeof(bits), mask));
+	return rc;
 }
 
 /*
@@ -106,9 +113,9 @@ int modify_qp_to_init(struct rdma_resources *res)
 
 	if (rc)
 		return rc;
-	return modify(res, &attr,
-		      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-			      IBV_QP_ACCESS_FLAGS);
+	return step(res, &attr,
+		    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			    IBV_QP_ACCESS_FLAGS);
 }
 // endregion to-init
 
@@ -157,10 +164,10 @@ int modify_qp_to_rtr(struct rdma_resources *res)
 	 * 内核在这里把对端 IP 解析成 MAC（查路由、发 ARP）。所以这一步可能要
 	 * 1 秒，也可能以 ETIMEDOUT / ENETUNREACH 失败：那是网络问题，不是 QP 的。
 	 */
-	return modify(res, &attr,
-		      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-			      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	return step(res, &attr,
+		    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 // endregion to-rtr
 
@@ -178,10 +185,10 @@ int modify_qp_to_rts(struct rdma_resources *res)
 					 res->device_attr.max_qp_init_rd_atom),
 	};
 
-	return modify(res, &attr,
-		      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-			      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			      IBV_QP_MAX_QP_RD_ATOMIC);
+	return step(res, &attr,
+		    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+			    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			    IBV_QP_MAX_QP_RD_ATOMIC);
 }
 // endregion to-rts
 
@@ -194,7 +201,7 @@ int modify_qp_to_error(struct rdma_resources *res)
 	 * 后，未完成的 WR 都以 WR_FLUSH_ERR 的 completion 交还（Linux 6.1 的 rxe 有
 	 * 一个例外：进了 ERR 之后才 post 的 receive 不会被 flush）。
 	 */
-	return modify(res, &attr, IBV_QP_STATE);
+	return step(res, &attr, IBV_QP_STATE);
 }
 
 int modify_qp_to_reset(struct rdma_resources *res)
@@ -202,7 +209,7 @@ int modify_qp_to_reset(struct rdma_resources *res)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 
 	/* ERR 的唯一出口。队列被清空且不产生 completion；之后要重走整个台阶。*/
-	return modify(res, &attr, IBV_QP_STATE);
+	return step(res, &attr, IBV_QP_STATE);
 }
 
 int query_qp(struct rdma_resources *res, struct ibv_qp_attr *attr)

@@ -138,12 +138,6 @@ const struct qp_transition *qp_transition(enum ibv_qp_type type,
 	return NULL;
 }
 
-const struct qp_transition *qp_rc_transition(enum ibv_qp_state from,
-					     enum ibv_qp_state to)
-{
-	return qp_transition(IBV_QPT_RC, from, to);
-}
-
 // region mask-allowed
 /*
  * 内核的全部判断就这几行。两处出人意料：

@@ -84,10 +84,6 @@ const char *qp_transition_text(enum ibv_qp_state from, enum ibv_qp_state to);
 const char *qp_transition_note(enum ibv_qp_type type, enum ibv_qp_state from,
 			       enum ibv_qp_state to);
 
-/* The row of an RC QP. */
-const struct qp_transition *qp_rc_transition(enum ibv_qp_state from,
-					     enum ibv_qp_state to);
-
 /*
  * Would the kernel's check let a program take a QP of @type, which is in state
  * @now, to @to with @attr_mask? As ib_modify_qp_is_ok() decides: with

@@ -165,6 +165,12 @@ int modify_qp_to_rtr(struct rdma_resources *res);
 /* RTR -> RTS: my first PSN, time-out and retry counts. */
 int modify_qp_to_rts(struct rdma_resources *res);
 
+/*
+ * One ibv_modify_qp() of the caller's own; @mask: IBV_QP_... of what is set in
+ * @attr. A failure is explained. Returns 0 or -errno.
+ */
+int modify_qp(struct rdma_resources *res, struct ibv_qp_attr *attr, int mask);
+
 /* Any state but RESET -> ERR: flushes all outstanding work requests. */
 int modify_qp_to_error(struct rdma_resources *res);
 

@@ -506,20 +506,3 @@ int tcpx_irecv_consumed(struct tcpx_comm *comm, int n,
 	return rc ? comm_failed(comm, rc, "irecvConsumed()") : 0;
 }
 // endregion consumed
-
-int tcpx_await(struct tcpx_request *request, struct tcpx_wait wait, int *sizes)
-{
-	struct poll_pause pause = { 0 };
-	bool done;
-	int rc;
-
-	while (!(rc = tcpx_test(request, &done, sizes)) && !done) {
-		rc = tcpx_pause(&pause, &wait,
-				request->comm->sends ? "isend" : "irecv",
-				"is the peer stopped? --timeout SECS waits "
-				"longer");
-		if (rc)
-			return rc;
-	}
-	return rc;
-}

@@ -95,9 +95,6 @@ int tcpx_test(struct tcpx_request *request, bool *done, int *sizes);
 int tcpx_irecv_consumed(struct tcpx_comm *comm, int n,
 			struct tcpx_request *request);
 
-/* tcpx_test() until it is done, within @wait. */
-int tcpx_await(struct tcpx_request *request, struct tcpx_wait wait, int *sizes);
-
 /*
  * Between two polls that brought nothing, for who waits for several requests at
  * once. @what is named if the wait ends. As pause_between_polls().

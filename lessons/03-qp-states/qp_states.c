@@ -90,22 +90,14 @@ static void connect_to_itself(struct rdma_resources *res)
 }
 // endregion itself
 
-/* 一次故意写错的 ibv_modify_qp，连同它的解释。*/
 static int wrong_modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
 			int mask)
 {
-	char bits[256];
-	int err = ibv_modify_qp(res->qp, attr, mask);
+	int rc = modify_qp(res, attr, mask);
 
-	if (err)
-		return verb_failed(err,
-				   explain_modify_qp(res->qp, attr, mask, err),
-				   "ibv_modify_qp(QP %u, to %s, mask %s)",
-				   res->qp->qp_num,
-				   qp_state_name(attr->qp_state),
-				   qp_mask_text(bits, sizeof(bits), mask));
-	report_fact("accepted");
-	return 0;
+	if (!rc)
+		report_fact("accepted");
+	return rc;
 }
 
 // region break-rtr
@@ -176,14 +168,8 @@ static int plant_mistake(const struct lesson *lesson,
 static int to_sqd(struct rdma_resources *res)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
-	int err = ibv_modify_qp(res->qp, &attr, IBV_QP_STATE);
 
-	if (err)
-		return verb_failed(
-			err,
-			explain_modify_qp(res->qp, &attr, IBV_QP_STATE, err),
-			"ibv_modify_qp(QP %u, RTS -> SQD)", res->qp->qp_num);
-	return 0;
+	return modify_qp(res, &attr, IBV_QP_STATE);
 }
 
 // region walk

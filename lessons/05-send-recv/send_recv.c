@@ -45,13 +45,8 @@ static int to_rts_impatient(struct rdma_resources *a)
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
 		   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 		   IBV_QP_MAX_QP_RD_ATOMIC;
-	int err = ibv_modify_qp(a->qp, &attr, mask);
 
-	return err ? verb_failed(err,
-				 explain_modify_qp(a->qp, &attr, mask, err),
-				 "ibv_modify_qp(QP %u, RTR -> RTS)",
-				 a->qp->qp_num)
-		   : 0;
+	return modify_qp(a, &attr, mask);
 }
 
 // region pair

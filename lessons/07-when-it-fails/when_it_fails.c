@@ -49,40 +49,42 @@ static int show_states(struct rdma_resources *res, const char *who)
 }
 // endregion states
 
-static int try_modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
-		      int mask)
-{
-	enum ibv_qp_state now = res->qp->state;
-	char bits[256];
-	int err = ibv_modify_qp(res->qp, attr, mask);
-
-	if (!err)
-		return 0;
-	return verb_failed(err, explain_modify_qp(res->qp, attr, mask, err),
-			   "ibv_modify_qp(QP %u, %s -> %s, mask %s)",
-			   res->qp->qp_num, qp_state_name(now),
-			   qp_state_name(attr->qp_state),
-			   qp_mask_text(bits, sizeof(bits), mask));
-}
-
 // region climb
-/* 从 RESET 走到 RTS。每次都换新的 PSN，两边都要知道，所以 INIT 之后再“交换”。*/
-static int climb(struct rdma_resources *a, struct rdma_resources *b)
+/* RESET 到 INIT，然后“交换”：每次都换新的 PSN，两边都要知道。*/
+static int meet(struct rdma_resources *a, struct rdma_resources *b)
 {
 	int rc = modify_qp_to_init(a);
 
 	if (!rc)
 		rc = modify_qp_to_init(b);
-	if (rc)
-		return rc;
 	a->remote = cm_con_data_of(b);
 	b->remote = cm_con_data_of(a);
-	rc = modify_qp_to_rtr(a);
+	return rc;
+}
+
+static int make_ready(struct rdma_resources *a, struct rdma_resources *b)
+{
+	int rc = modify_qp_to_rtr(a);
+
 	if (!rc)
 		rc = modify_qp_to_rtr(b);
 	if (!rc)
 		rc = modify_qp_to_rts(a);
 	return rc ? rc : modify_qp_to_rts(b);
+}
+
+static int climb(struct rdma_resources *a, struct rdma_resources *b)
+{
+	int rc = meet(a, b);
+
+	return rc ? rc : make_ready(a, b);
+}
+
+static int both_to_reset(struct rdma_resources *a, struct rdma_resources *b)
+{
+	int rc = modify_qp_to_reset(a);
+
+	return rc ? rc : modify_qp_to_reset(b);
 }
 // endregion climb
 
@@ -141,9 +143,7 @@ static int come_back(struct rdma_resources *a, struct rdma_resources *b)
 	/*
 	 * B 没有出错，也要一起回去：A 换了 PSN，B 若还等着旧的，就把新包当作乱序丢掉。
 	 */
-	rc = modify_qp_to_reset(a);
-	if (!rc)
-		rc = modify_qp_to_reset(b);
+	rc = both_to_reset(a, b);
 	if (!rc)
 		rc = climb(a, b);
 	if (!rc)
@@ -183,7 +183,7 @@ static int pause_sending(struct rdma_resources *a, struct rdma_resources *b)
 	int rc;
 
 	report_step("RTS -> SQD: A's send queue is drained and stops");
-	rc = try_modify(a, &attr, IBV_QP_STATE);
+	rc = modify_qp(a, &attr, IBV_QP_STATE);
 	if (!rc)
 		rc = show_states(a, "A");
 	if (rc)
@@ -191,13 +191,13 @@ static int pause_sending(struct rdma_resources *a, struct rdma_resources *b)
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD,
 				     .timeout = 16,
 				     .retry_cnt = 5 };
-	rc = try_modify(a, &attr,
-			IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT);
+	rc = modify_qp(a, &attr,
+		       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT);
 	if (!rc)
 		report_fact("SQD -> SQD: timeout and retry_cnt are changed");
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS };
 	if (!rc)
-		rc = try_modify(a, &attr, IBV_QP_STATE);
+		rc = modify_qp(a, &attr, IBV_QP_STATE);
 	if (!rc)
 		rc = query_qp(a, &attr);
 	if (!rc)
@@ -229,7 +229,7 @@ static int break_it(const struct lesson *lesson, struct rdma_resources *a)
 		attr.qp_state = IBV_QPS_SQD;
 		mask = IBV_QP_EN_SQD_ASYNC_NOTIFY;
 	}
-	return rc ? rc : try_modify(a, &attr, mask);
+	return rc ? rc : modify_qp(a, &attr, mask);
 }
 // endregion break-it
 
@@ -245,7 +245,7 @@ static int claim_state(struct rdma_resources *a)
 	size_t n;
 
 	if (!rc)
-		rc = try_modify(a, &attr, mask);
+		rc = modify_qp(a, &attr, mask);
 	if (rc)
 		return rc;
 	report_fact("ibv_modify_qp(ERR -> RTS, CUR_STATE says RTS): 0");
@@ -266,25 +266,16 @@ static int claim_state(struct rdma_resources *a)
  */
 static int expect_wrong_psn(struct rdma_resources *a, struct rdma_resources *b)
 {
-	int rc = modify_qp_to_reset(a);
+	int rc = both_to_reset(a, b);
 
 	if (!rc)
-		rc = modify_qp_to_reset(b);
-	if (!rc)
-		rc = modify_qp_to_init(a);
-	if (!rc)
-		rc = modify_qp_to_init(b);
+		rc = meet(a, b);
 	if (rc)
 		return rc;
+	/* A 的 PSN 是交换之后才定下的，所以 B 那份也要改。*/
 	a->psn = PSN_OF_A;
-	a->remote = cm_con_data_of(b);
-	b->remote = cm_con_data_of(a);
-	b->remote.psn = (b->remote.psn + PSN_AHEAD) & 0xffffff;
-	rc = modify_qp_to_rtr(b);
-	if (!rc)
-		rc = modify_qp_to_rtr(a);
-	if (!rc)
-		rc = modify_qp_to_rts(a);
+	b->remote.psn = (PSN_OF_A + PSN_AHEAD) & 0xffffff;
+	rc = make_ready(a, b);
 	if (rc)
 		return rc;
 	report_fact("B expects a PSN that A will not send: RTR was accepted");
