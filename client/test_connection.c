@@ -6,13 +6,11 @@
  * （次序）、tcpx_exchange.c（handle 如何交到对端）与 tcpx.c（插件的契约）里。
  */
 #include "deadline.h"
+#include "json_line.h"
 #include "report.h"
 #include "tcpx_options.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <locale.h>
-#include <stdio.h>
 
 static const char *mode_of(const struct tcpx_plan *plan)
 {
@@ -34,17 +32,10 @@ static int print_json(const struct tcpx_test *test,
 			  (json_int_t)out->plan.iters, "seconds", out->seconds,
 			  "mb_per_s", out->mb_per_s);
 
-	if (!root) {
-		report_error(NULL, "no memory for the JSON result");
-		return -ENOMEM;
-	}
-	if (out->plan.mode == TCPX_PING_PONG && test->server)
+	if (root && out->plan.mode == TCPX_PING_PONG && test->server)
 		json_object_set_new(root, "half_round_trip_us",
 				    lap_summary_as_json(&out->half_us));
-	json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-	json_decref(root);
-	putchar('\n');
-	return 0;
+	return print_json_line(root);
 }
 
 static int print_result(const struct tcpx_options *opt,
@@ -58,12 +49,8 @@ static int print_result(const struct tcpx_options *opt,
 			      (unsigned long long)out->plan.size,
 			      out->mb_per_s);
 	else if (out->plan.mode == TCPX_PING_PONG && opt->test.server)
-		report_result("%llu round trips of %llu bytes: half round trip "
-			      "min %.2f median %.2f p99 %.2f max %.2f us",
-			      (unsigned long long)out->plan.iters,
-			      (unsigned long long)out->plan.size,
-			      out->half_us.min, out->half_us.median,
-			      out->half_us.p99, out->half_us.max);
+		report_round_trips(out->plan.iters, out->plan.size,
+				   &out->half_us);
 	return 0;
 }
 

@@ -95,6 +95,16 @@ struct lap_summary laps_halved(struct laps *laps)
 	};
 }
 
+void report_round_trips(uint64_t n, uint64_t size,
+			const struct lap_summary *half_us)
+{
+	report_result(
+		"%llu round trips of %llu bytes: half round trip min %.2f "
+		"median %.2f p99 %.2f max %.2f us",
+		(unsigned long long)n, (unsigned long long)size, half_us->min,
+		half_us->median, half_us->p99, half_us->max);
+}
+
 json_t *lap_summary_as_json(const struct lap_summary *s)
 {
 	return json_pack("{s:f, s:f, s:f, s:f}", "min", s->min, "median",

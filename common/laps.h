@@ -31,6 +31,10 @@ void laps_next(struct laps *laps);
 /* Half of each of the laps since laps_start(), at least one. Uses them up. */
 struct lap_summary laps_halved(struct laps *laps);
 
+/* A line of result: @n round trips of @size bytes took so long. */
+void report_round_trips(uint64_t n, uint64_t size,
+			const struct lap_summary *half_us);
+
 /* {"min":..., "median":..., "p99":..., "max":...}, or NULL. */
 json_t *lap_summary_as_json(const struct lap_summary *s);
 

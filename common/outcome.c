@@ -6,10 +6,10 @@
  */
 #include "outcome.h"
 
+#include "json_line.h"
+#include "laps.h"
 #include "report.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <string.h>
 
 uint32_t message_size(const struct rdma_options *opt,
@@ -113,15 +113,9 @@ static int print_json(const struct rdma_options *opt,
 			  "local", side_as_json(&mine), "remote",
 			  side_as_json(&res->remote));
 
-	if (!root) {
-		report_error(NULL, "no memory for the JSON result");
-		return -ENOMEM;
-	}
-	add_result(root, opt, out);
-	json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-	json_decref(root);
-	putchar('\n');
-	return 0;
+	if (root)
+		add_result(root, opt, out);
+	return print_json_line(root);
 }
 
 int report_outcome(const struct rdma_options *opt,
@@ -143,11 +137,6 @@ int report_outcome(const struct rdma_options *opt,
 		report_result("%llu messages of %u bytes: %.2f MB/s", iters,
 			      res->msg_size, m->mb_per_s);
 	else
-		report_result("%llu round trips of %u bytes: half round trip "
-			      "min %.2f median %.2f p99 %.2f max %.2f us, "
-			      "%.2f MB/s both ways",
-			      iters, res->msg_size, m->half_us.min,
-			      m->half_us.median, m->half_us.p99, m->half_us.max,
-			      m->mb_per_s);
+		report_round_trips(iters, res->msg_size, &m->half_us);
 	return rc ? rc : report_flush();
 }

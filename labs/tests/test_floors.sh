@@ -33,6 +33,7 @@ resources 2
 qp_state  3
 tcp_sync  4
 transfer  5
+json_line -
 laps      -
 net_plugin 6
 tcpx      6
