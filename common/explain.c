@@ -19,6 +19,7 @@
  *	explain_request.c    从 WR 与 MR 就能证明的原因
  *	explain_wc.c         一个失败的 completion
  *	explain_silence.c    一直没有 completion
+ *	explain_grh.c        UD 的消息前面那 40 字节
  */
 #include "explain_parts.h"
 #include "report.h"

@@ -205,4 +205,13 @@ struct explanation explain_silence(struct ibv_qp *qp,
 				   const struct explain_request *request,
 				   int64_t wait_ms);
 
+/*
+ * Why a UD receive that ended well, @wc, does not look as if it were for GID
+ * @mine (explain_grh.c). @forty: the 40 bytes before the message; over RoCE v2
+ * with IPv4 they are not the GRH as which they are documented. Nothing if it
+ * is for @mine, or if the bytes do not tell. IBTA annex A17.4.5.2.
+ */
+struct explanation explain_grh(const struct ibv_wc *wc, const void *forty,
+			       const union ibv_gid *mine);
+
 #endif

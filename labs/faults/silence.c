@@ -9,6 +9,7 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 
 #define GRH_BYTES 40
 
@@ -203,6 +204,32 @@ static void ud_no_grh_room(struct rig *rig)
 	ud_send(rig, 16);
 }
 
+/*
+ * 收到了，却是程序自己扔的：completion 成功，它比较 16 字节的 dgid，不相等，一声不响
+ * 地丢掉。UCX 从 1.11（2021）到 2024 年 10 月的修正，在 rxe 与 irdma 上就是这样：第 08
+ * 课。
+ */
+static void ud_dgid(struct rig *rig)
+{
+	const struct ibv_grh *grh = (const struct ibv_grh *)rig->b.buf;
+	struct ibv_wc wc;
+	bool equal;
+
+	make_ud(rig);
+	post_recv(rig, 64 + GRH_BYTES);
+	if (!rig->send.wr.ud.ah || try_post(rig) ||
+	    !next_wc(rig->b.recv_cq, &wc, WAIT_MS) || wc.status)
+		return;
+	equal = !memcmp(&grh->dgid, &rig->b.gid, sizeof(grh->dgid));
+	snprintf(rig->saw, sizeof(rig->saw),
+		 "wc.status %d (%s), %u bytes, wc.sl %u; the 16 bytes of dgid "
+		 "are %smy GID",
+		 wc.status, ibv_wc_status_str(wc.status), wc.byte_len, wc.sl,
+		 equal ? "" : "not ");
+	if (!equal)
+		rig->why = explain_grh(&wc, grh, &rig->b.gid);
+}
+
 const struct fault silence_faults[] = {
 	{ "hang-retry-seven", "a wrong QPN, with retry_cnt 7", "no completion",
 	  "retry-forever", READY_RESET, retry_seven, false },
@@ -242,5 +269,9 @@ const struct fault silence_faults[] = {
 	{ "ud-no-grh-room", "a UD receive without 40 bytes for the GRH",
 	  "wc.status 2 |no completion", "ud-no-grh-room", READY_OPEN,
 	  ud_no_grh_room, false },
+	{ "ud-dgid-ipv4",
+	  "a UD receiver drops what has not its GID as dgid, over IPv4",
+	  "wc.status 0 .*not my GID", "grh-is-ipv4", READY_OPEN, ud_dgid,
+	  false },
 	{ 0 },
 };

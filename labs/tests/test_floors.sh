@@ -27,6 +27,7 @@ explain_modify_qp 0
 explain_accepted 0
 explain_wc 0
 explain_silence 0
+explain_grh 0
 lesson    0
 device    1
 resources 2

@@ -408,6 +408,83 @@ static void test_completion(void)
 	expect("a QPN that is none", &why, "qpn-byte-order");
 }
 
+/* ---- UD 的 40 字节 ----------------------------------------------------------- */
+
+/* 在 @forty 的 20 处放一个 IPv4 头，或者在 0 处放一个 IPv6 头（next：见各处）。*/
+static void put_ipv4(uint8_t *forty, const uint8_t daddr[4])
+{
+	forty[20] = 0x45;
+	forty[29] = 17;
+	memcpy(forty + 36, daddr, 4);
+}
+
+static void put_ipv6(uint8_t *forty, const union ibv_gid *dgid, uint8_t next)
+{
+	forty[0] = 0x60;
+	forty[6] = next;
+	memcpy(forty + 24, dgid, 16);
+}
+
+static void test_grh_over_ipv4(void)
+{
+	const union ibv_gid mine = {
+		.raw = { [10] = 0xff, 0xff, 10, 99, 0, 2 }
+	};
+	const uint8_t me[4] = { 10, 99, 0, 2 }, other[4] = { 10, 99, 0, 3 };
+	const union ibv_gid six = { .raw = { 0xfe, 0x80, [15] = 7 } };
+	struct ibv_wc wc = { .wc_flags = IBV_WC_GRH };
+	struct explanation why;
+	uint8_t forty[40] = { 0 };
+
+	put_ipv4(forty, me);
+	why = explain_grh(&wc, forty, &mine);
+	expect("IPv4, and it is for me", &why, "grh-is-ipv4");
+	/* 前 20 字节没有定义：这里是上一个包的 IPv6 头。*/
+	forty[0] = 0x60;
+	forty[6] = 17;
+	why = explain_grh(&wc, forty, &mine);
+	expect("IPv4 after an IPv6 header", &why, "grh-is-ipv4");
+	memset(forty, 0, sizeof(forty));
+	put_ipv4(forty, other);
+	why = explain_grh(&wc, forty, &mine);
+	expect("IPv4, for another", &why, "dgid-differs");
+	expect_true("both addresses are named",
+		    strstr(why.cause, "::ffff:10.99.0.3") &&
+			    strstr(why.cause, "::ffff:10.99.0.2"));
+	/* 我的 GID 是 IPv6，最后 4 字节碰巧一样：不算。*/
+	why = explain_grh(&wc, forty, &six);
+	expect("IPv4 for one with an IPv6 GID", &why, "dgid-differs");
+	wc.wc_flags = 0;
+	why = explain_grh(&wc, forty, &mine);
+	expect("no GRH at all", &why, "no-grh");
+}
+
+static void test_grh(void)
+{
+	const union ibv_gid mine = { .raw = { 0xfe, 0x80, [15] = 7 } };
+	const union ibv_gid other = { .raw = { 0xff, 0x12, [15] = 1 } };
+	const struct ibv_wc wc = { .wc_flags = IBV_WC_GRH };
+	const uint8_t v1_and_v2[] = { 0x1b, 17 };
+	struct explanation why;
+	uint8_t forty[40];
+
+	for (int i = 0; i < 2; i++) {
+		memset(forty, 0, sizeof(forty));
+		put_ipv6(forty, &mine, v1_and_v2[i]);
+		why = explain_grh(&wc, forty, &mine);
+		expect("a GRH for me", &why, NULL);
+		put_ipv6(forty, &other, v1_and_v2[i]);
+		why = explain_grh(&wc, forty, &mine);
+		expect("a GRH for another", &why, "dgid-differs");
+	}
+	put_ipv6(forty, &other, 6);
+	why = explain_grh(&wc, forty, &mine);
+	expect("neither UDP nor BTH follows", &why, NULL);
+	memset(forty, 0xa5, sizeof(forty));
+	why = explain_grh(&wc, forty, &mine);
+	expect("garbage", &why, NULL);
+}
+
 /* ---- 开关与边界 -------------------------------------------------------------- */
 
 static void test_switch(void)
@@ -496,6 +573,8 @@ int main(void)
 	test_pair();
 	test_statuses();
 	test_completion();
+	test_grh_over_ipv4();
+	test_grh();
 	test_switch();
 	test_nothing_is_changed();
 	test_text();
