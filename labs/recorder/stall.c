@@ -18,6 +18,7 @@
 #include "writer.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -99,6 +100,21 @@ static pid_t who_sleeps(const void *channel)
 	return 0;
 }
 
+/*
+ * 不一定非要睡在 ibv_get_cq_event 里：事件循环等的是 channel 的 fd（poll、epoll），那是
+ * 记录不到的。但 fd 上有没有一个没人取的事件，看一眼就知道，看的时候不取走。
+ */
+static bool event_lies_there(const void *pointer)
+{
+	const struct ibv_comp_channel *channel = pointer;
+	struct pollfd fd = { .events = POLLIN };
+
+	if (!object_find(OBJECT_CHANNEL, pointer))
+		return false;
+	fd.fd = channel->fd;
+	return poll(&fd, 1, 0) == 1 && (fd.revents & POLLIN);
+}
+
 /* ---- 诊断 ----------------------------------------------------------------- */
 
 static bool because(struct verdict *v, const char *next, const char *fmt, ...)
@@ -150,10 +166,22 @@ static bool judge_cq(struct verdict *v, const void *pointer, uint64_t now)
 {
 	const struct object *cq = object_find(OBJECT_CQ, pointer);
 	pid_t sleeper;
+	bool armed;
 
 	if (!cq || who_polls(pointer, now))
 		return false;
 	sleeper = who_sleeps(cq->channel);
+	armed = cq->channel && cq->armed && cq->armed >= cq->event;
+	if (!sleeper && armed && event_lies_there(cq->channel))
+		return because(v,
+			       "watch the channel's fd (poll, epoll), then "
+			       "ibv_get_cq_event, ibv_req_notify_cq, "
+			       "ibv_poll_cq",
+			       "an event lies unread on the channel of CQ %u, "
+			       "so there is a completion",
+			       cq->id);
+	if (armed)
+		return false;
 	if (!sleeper)
 		return because(
 			v,
@@ -162,8 +190,6 @@ static bool judge_cq(struct verdict *v, const void *pointer, uint64_t now)
 			"no thread polls CQ %u or sleeps on its channel: "
 			"a completion may lie there unread",
 			cq->id);
-	if (cq->armed && cq->armed >= cq->event)
-		return false;
 	return because(
 		v,
 		"call ibv_req_notify_cq after each event, then poll "
@@ -221,6 +247,38 @@ static bool judge_send(struct verdict *v, const struct object *qp)
 		       attr->dest_qp_num, why);
 }
 
+/*
+ * 只等着收。UD 不看 PSN，也没有连接：错了就是一声不响地丢。收到过的话还有一种可能：包
+ * 来了，是程序自己没有认它（第 08 课里的 UCX）。从这一侧分不出来，计数器分得出来。
+ */
+static bool judge_receive(struct verdict *v, const struct object *qp)
+{
+	if (qp->type != IBV_QPT_UD)
+		return because(v,
+			       "look at the peer: has it posted a send, and "
+			       "does it complete? `qptrace report A.json "
+			       "B.json` shows both; compare its sq_psn with "
+			       "this side's rq_psn",
+			       "all is ready here, and nothing has come from "
+			       "the peer");
+	if (!qp->rq.completed)
+		return because(
+			v,
+			"look at the peer: has it posted a send? Compare "
+			"its wr.ud.remote_qpn and remote_qkey with this "
+			"QP's number and Q_Key: UD drops what does not "
+			"fit without a word",
+			"all is ready here, and nothing has come");
+	return because(v,
+		       "see whether rcvd_pkts in /sys/class/infiniband/*/"
+		       "ports/1/hw_counters grows while it waits. If so, look "
+		       "at what the program does with a good receive: over "
+		       "IPv4 the 40 bytes before the message are no GRH "
+		       "(labs/faults/run ud-dgid-ipv4)",
+		       "either the peer sends nothing more, or the program did "
+		       "not take what came: receives have completed here");
+}
+
 static void judge(struct verdict *v, const struct object *qp,
 		  enum ibv_qp_state user, enum ibv_qp_state kernel,
 		  uint64_t now)
@@ -230,15 +288,10 @@ static void judge(struct verdict *v, const struct object *qp,
 
 	if (judge_states(v, qp, user, kernel) || judge_cq(v, cq, now))
 		return;
-	if (sends) {
+	if (sends)
 		judge_send(v, qp);
-		return;
-	}
-	because(v,
-		"look at the peer: has it posted a send, and does it complete? "
-		"`qptrace report A.json B.json` shows both; compare its sq_psn "
-		"with this side's rq_psn",
-		"all is ready here, and nothing has come from the peer");
+	else
+		judge_receive(v, qp);
 }
 
 /* ---- 一个 QP -------------------------------------------------------------- */

@@ -313,6 +313,30 @@ test_stalls_are_explained() {
 	assertEquals 1 "$(count t.wait_2 '.ev == "stall" and .receives == 1 and .kernel_state == "RTS"')"
 }
 
+# An event loop waits for the file descriptor, which nobody can record; of a
+# datagram nobody knows whether the program took it.
+test_stalls_of_event_loops_and_datagrams() {
+	local n
+	# shellcheck disable=SC2016 # for the lab
+	in_lab '
+		for n in armed unread datagram; do
+			run $n timeout 60 labs/qptrace --stall 0.4 -o "$T/$n.json" \
+				-- "$B/trace_probe" $n 2 &
+		done
+		wait' || return 0
+	for n in armed unread datagram; do
+		assertEquals "$n" 6 "$(rc_of "$n")"
+		assertEquals "$n says it once" 1 "$(grep -c 'no completion for 0' "$T/$n.err")"
+		assertEquals "$n: one cause" 1 "$(grep -c 'cause:' "$T/$n.err")"
+	done
+	assert_in "$(err_of armed)" 'cause: all is ready here, and nothing has come'
+	assert_in "$(err_of unread)" 'cause: an event lies unread on the channel of CQ 1'
+	assert_in "$(err_of datagram)" 'UD\): RTS in the user.s copy'
+	assert_in "$(err_of datagram)" '1 receive waits.*104 bytes \(1 completed before\)'
+	assert_in "$(err_of datagram)" 'cause: either the peer sends nothing more, or'
+	assert_not_in "$(err_of datagram)" 'psn'
+}
+
 test_sigquit() {
 	# Background jobs of a script ignore SIGQUIT; a program in a terminal does not.
 	# shellcheck disable=SC2016

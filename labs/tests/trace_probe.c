@@ -14,6 +14,9 @@
  *	wait SECONDS         post 一个 receive，没有人会发来
  *	unpolled SECONDS     发一个消息，不去 poll
  *	unsignaled SECONDS   发一个没有 SIGNALED 的消息，然后等它的 completion
+ *	armed SECONDS        CQ 有 channel，arm 过，等 fd；没有人会发来
+ *	unread SECONDS       同上，发给自己一个消息，却不去看 fd
+ *	datagram SECONDS     UD：收到自己发的一个消息，再等下一个
  *	quit                 自己处理 SIGQUIT：收到就以退出码 9 结束
  *	close                关掉 3 以上的所有 fd 再收发
  *	early                在 INIT 里 ibv_post_send：被驱动拒绝
@@ -36,15 +39,18 @@
 
 #define MESSAGES   20
 #define SIZE	   64
+#define GRH	   40
+#define QKEY	   0x1234
 #define DEADLINE_S 20
 
 struct end {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_mr *mr;
+	struct ibv_comp_channel *channel; /* or NULL */
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	char buf[2 * SIZE];
+	char buf[2 * SIZE + GRH];
 };
 
 static void die(const char *what, int err)
@@ -67,10 +73,10 @@ static struct ibv_context *open_first(void)
 	return context;
 }
 
-static void make(struct end *e)
+static void make(struct end *e, enum ibv_qp_type type, bool events)
 {
 	struct ibv_qp_init_attr init = {
-		.qp_type = IBV_QPT_RC,
+		.qp_type = type,
 		.cap = { 32, 32, 1, 1, 0 },
 	};
 
@@ -80,9 +86,11 @@ static void make(struct end *e)
 		die("ibv_alloc_pd", errno);
 	e->mr = ibv_reg_mr(e->pd, e->buf, sizeof(e->buf),
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	e->cq = ibv_create_cq(e->context, 64, NULL, NULL, 0);
-	if (!e->mr || !e->cq)
-		die("ibv_reg_mr, ibv_create_cq", errno);
+	if (events)
+		e->channel = ibv_create_comp_channel(e->context);
+	e->cq = ibv_create_cq(e->context, 64, NULL, e->channel, 0);
+	if (!e->mr || !e->cq || (events && ibv_req_notify_cq(e->cq, 0)))
+		die("ibv_reg_mr, ibv_create_cq, ibv_req_notify_cq", errno);
 	init.send_cq = init.recv_cq = e->cq;
 	e->qp = ibv_create_qp(e->pd, &init);
 	if (!e->qp)
@@ -214,7 +222,7 @@ static void *one_thread(void *arg)
 	(void)arg;
 	if (!e)
 		die("calloc", ENOMEM);
-	make(e);
+	make(e, IBV_QPT_RC, false);
 	to_init(e);
 	to_rts(e);
 	converse(e, MESSAGES);
@@ -301,6 +309,85 @@ static int wait_for_nothing(struct end *e, const char *how, int seconds)
 	while (time(NULL) < end) {
 		if (strcmp(how, "unpolled"))
 			ibv_poll_cq(e->cq, 1, &wc);
+		usleep(1000);
+	}
+	return 6;
+}
+
+/* CQ 交给了事件循环：谁也不 poll。 */
+static int wait_for_event(struct end *e, const char *how, int seconds)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED };
+
+	to_rts(e);
+	post_recv(e);
+	post_recv(e);
+	if (!strcmp(how, "unread"))
+		post_send(e, wr);
+	printf("waiting\n");
+	fflush(stdout);
+	sleep((unsigned int)seconds);
+	return 6;
+}
+
+/* ---- UD ------------------------------------------------------------------- */
+
+static void ud_to_rts(struct end *e)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
+				    .port_num = 1,
+				    .qkey = QKEY };
+	int err = ibv_modify_qp(e->qp, &attr,
+				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					IBV_QP_QKEY);
+
+	attr.qp_state = IBV_QPS_RTR;
+	if (!err)
+		err = ibv_modify_qp(e->qp, &attr, IBV_QP_STATE);
+	attr.qp_state = IBV_QPS_RTS;
+	if (!err)
+		err = ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	if (err)
+		die("UD to RTS", err);
+}
+
+static void ud_recv(struct end *e)
+{
+	struct ibv_sge sge = { (uintptr_t)e->buf, GRH + SIZE, e->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+	int err = ibv_post_recv(e->qp, &wr, &bad);
+
+	if (err)
+		die("ibv_post_recv", err);
+}
+
+static int datagram(struct end *e, int seconds)
+{
+	struct ibv_ah_attr ah = { .is_global = 1,
+				  .port_num = 1,
+				  .grh = { .sgid_index = 1, .hop_limit = 1 } };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED };
+	time_t end = time(NULL) + seconds;
+	struct ibv_wc wc;
+
+	ud_to_rts(e);
+	if (ibv_query_gid(e->context, 1, 1, &ah.grh.dgid))
+		die("ibv_query_gid", errno);
+	wr.wr.ud.ah = ibv_create_ah(e->pd, &ah);
+	if (!wr.wr.ud.ah)
+		die("ibv_create_ah", errno);
+	wr.wr.ud.remote_qpn = e->qp->qp_num;
+	wr.wr.ud.remote_qkey = QKEY;
+	ud_recv(e);
+	ud_recv(e);
+	post_send(e, wr);
+	printf("status: %d\n", reap(e, 2));
+	fflush(stdout);
+	while (time(NULL) < end) {
+		ibv_poll_cq(e->cq, 1, &wc);
 		usleep(1000);
 	}
 	return 6;
@@ -438,8 +525,14 @@ static int with_a_qp(const char *how, int number)
 {
 	static struct end e;
 
-	make(&e);
+	if (!strcmp(how, "datagram")) {
+		make(&e, IBV_QPT_UD, false);
+		return datagram(&e, number);
+	}
+	make(&e, IBV_QPT_RC, !strcmp(how, "armed") || !strcmp(how, "unread"));
 	to_init(&e);
+	if (e.channel)
+		return wait_for_event(&e, how, number);
 	if (!strcmp(how, "modify"))
 		return skip_a_step(&e);
 	if (!strcmp(how, "remote"))
