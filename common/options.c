@@ -74,9 +74,34 @@ static int bad_usage(enum role role, const char *what, const char *value)
 	return EXIT_USAGE;
 }
 
-static int parse_positional(struct rdma_options *opt, int argc, char *argv[])
+const char *options_device(struct rdma_options *opt, int argc, char *argv[],
+			   const char **value)
 {
 	uint64_t n;
+
+	*value = argc > 3 ? argv[3] : NULL;
+	if (argc > 3)
+		return "too many arguments";
+	if (argc > 0)
+		opt->config.device_name = argv[0];
+	if (argc > 1) {
+		*value = argv[1];
+		if (!parse_number(argv[1], 1, 65535, &n))
+			return "port is not 1 ... 65535";
+		opt->tcp_port = (uint16_t)n;
+	}
+	if (argc > 2) {
+		*value = argv[2];
+		if (!parse_number(argv[2], 0, 255, &n))
+			return "gid_index is not 0 ... 255";
+		opt->config.gid_index = (int)n;
+	}
+	return NULL;
+}
+
+static int parse_positional(struct rdma_options *opt, int argc, char *argv[])
+{
+	const char *what, *value;
 
 	if (opt->role == ROLE_CLIENT) {
 		if (argc < 1 || !*argv[0])
@@ -86,23 +111,8 @@ static int parse_positional(struct rdma_options *opt, int argc, char *argv[])
 		argc--;
 		argv++;
 	}
-	if (argc > 3)
-		return bad_usage(opt->role, "too many arguments", argv[3]);
-	if (argc > 0)
-		opt->config.device_name = argv[0];
-	if (argc > 1) {
-		if (!parse_number(argv[1], 1, 65535, &n))
-			return bad_usage(opt->role, "port is not 1 ... 65535",
-					 argv[1]);
-		opt->tcp_port = (uint16_t)n;
-	}
-	if (argc > 2) {
-		if (!parse_number(argv[2], 0, 255, &n))
-			return bad_usage(opt->role,
-					 "gid_index is not 0 ... 255", argv[2]);
-		opt->config.gid_index = (int)n;
-	}
-	return -1;
+	what = options_device(opt, argc, argv, &value);
+	return what ? bad_usage(opt->role, what, value) : -1;
 }
 
 static int parse_option(struct rdma_options *opt, int c)

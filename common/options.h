@@ -34,6 +34,13 @@ struct rdma_options {
 int options_parse(struct rdma_options *opt, enum role role, int argc,
 		  char *argv[]);
 
+/*
+ * Parse [device_name] [port] [gid_index], of which @argc are there, into @opt.
+ * NULL, or what is wrong; *@value: with which argument.
+ */
+const char *options_device(struct rdma_options *opt, int argc, char *argv[],
+			   const char **value);
+
 /* @opt's limit for a wait whose default is @default_ms, milliseconds. */
 int timeout_or(const struct rdma_options *opt, int default_ms);
 

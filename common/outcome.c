@@ -103,15 +103,14 @@ static int print_json(const struct rdma_options *opt,
 		      const struct outcome *out)
 {
 	struct cm_con_data_t mine = cm_con_data_of(res);
-	json_t *root =
-		json_pack("{s:s, s:s, s:i, s:i, s:s, s:i, s:o, s:o}", "role",
-			  opt->role == ROLE_SERVER ? "server" : "client",
-			  "device", ibv_get_device_name(res->context->device),
-			  "gid_index", res->gid_index, "path_mtu",
-			  (int)mtu_bytes(path_mtu(res)), "mode",
-			  mode_name(opt->plan.mode), "size", (int)res->msg_size,
-			  "local", side_as_json(&mine), "remote",
-			  side_as_json(&res->remote));
+	json_t *root = json_pack(
+		"{s:s, s:s, s:i, s:i, s:s, s:i, s:o, s:o}", "role",
+		opt->role == ROLE_SERVER ? "server" : "client", "device",
+		ibv_get_device_name(res->context->device), "gid_index",
+		res->gid_index, "path_mtu", (int)mtu_bytes(path_mtu(res)),
+		"mode", mode_name(opt->plan.mode), "size",
+		(int)opt->config.msg_size, "local", side_as_json(&mine),
+		"remote", side_as_json(&res->remote));
 
 	if (root)
 		add_result(root, opt, out);
@@ -132,11 +131,11 @@ int report_outcome(const struct rdma_options *opt,
 			      out->text);
 	else if (!out->measured)
 		report_result("%llu messages of %u bytes, all as expected",
-			      iters, res->msg_size);
+			      iters, opt->config.msg_size);
 	else if (opt->plan.mode == MODE_BANDWIDTH)
 		report_result("%llu messages of %u bytes: %.2f MB/s", iters,
-			      res->msg_size, m->mb_per_s);
+			      opt->config.msg_size, m->mb_per_s);
 	else
-		report_round_trips(iters, res->msg_size, &m->half_us);
+		report_round_trips(iters, opt->config.msg_size, &m->half_us);
 	return rc ? rc : report_flush();
 }

@@ -38,6 +38,7 @@ struct rdma_config {
 	uint32_t msg_size;	 /* bytes of one message, 1 ... MAX_MSG_SIZE */
 	uint32_t recv_slots;	 /* receives that can be posted, 0: 1 */
 	uint32_t send_slots;	 /* sends that can be outstanding, 0: 1 */
+	uint32_t max_inline;	 /* bytes to take inline, 0: what is free */
 	bool events;		 /* sleep on a completion channel, not poll */
 };
 
@@ -256,6 +257,8 @@ int connect_qp(struct rdma_resources *res, int sock, int64_t deadline);
 /* wr_id of the receive into, or the send from, a slot. */
 #define WR_ID_RECV(slot)  (UINT64_C(0x7265637600000000) | (slot)) /* "recv" */
 #define WR_ID_SEND(slot)  (UINT64_C(0x73656e6400000000) | (slot)) /* "send" */
+#define WR_ID_READ(slot)  (UINT64_C(0x7265616400000000) | (slot)) /* "read" */
+#define WR_ID_WRITE(slot) (UINT64_C(0x7772697400000000) | (slot)) /* "writ" */
 #define WR_ID_SLOT(wr_id) ((uint32_t)(wr_id))
 
 /* Give receive slot @slot to the QP. The slot is the QP's until it completes. */
@@ -267,6 +270,24 @@ int post_receive(struct rdma_resources *res, uint32_t slot);
  */
 int post_send(struct rdma_resources *res, uint32_t slot, uint32_t length,
 	      bool signaled);
+
+/*
+ * RDMA READ: bring @into->length bytes at @addr of the peer, whose key is @rkey,
+ * into @into, any memory of a local MR. Always with a completion, WR_ID_READ.
+ * Waits for ever if max_rd_atomic is 0.
+ */
+int post_read(struct rdma_resources *res, uint32_t slot, struct ibv_sge *into,
+	      uint64_t addr, uint32_t rkey);
+
+/* RDMA WRITE: put @length bytes of send slot @slot to @addr of the peer. */
+int post_write(struct rdma_resources *res, uint32_t slot, uint32_t length,
+	       uint64_t addr, uint32_t rkey, bool signaled);
+
+/*
+ * A completion if there is one now, checked as next_completion() does. Returns
+ * 1, 0 (none) or a negative errno. For those who have more to do than to wait.
+ */
+int try_completion(struct rdma_resources *res, struct ibv_wc *wc);
 
 /*
  * The next completion, good and with a wr_id of ours, before @timeout_ms have

@@ -139,7 +139,8 @@ static int create_cq(struct rdma_resources *res,
 // endregion create-cq
 
 // region create-qp
-static int create_qp(struct rdma_resources *res)
+static int create_qp(struct rdma_resources *res,
+		     const struct rdma_config *config)
 {
 	struct ibv_qp_init_attr init = {
 		.send_cq = res->cq,
@@ -149,6 +150,8 @@ static int create_qp(struct rdma_resources *res)
 			.max_recv_wr = res->recv_slots,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
+			/* WQE 里留多少字节给 inline；给多了每个 WQE 都变大。*/
+			.max_inline_data = config->max_inline,
 		},
 		/* RC：可靠、有序、面向连接，一个 QP 只跟一个对端说话。*/
 		.qp_type = IBV_QPT_RC,
@@ -181,7 +184,7 @@ int rdma_create_objects(struct rdma_resources *res,
 	if (!rc)
 		rc = create_cq(res, config);
 	if (!rc)
-		rc = create_qp(res);
+		rc = create_qp(res, config);
 	/* 中途失败就把已经建好的拆掉：进程不退出的话，它们会一直占着网卡。*/
 	if (rc)
 		rdma_destroy_objects(res);

@@ -51,9 +51,13 @@ void tag_list_remove(struct tag_node *node)
 }
 // endregion list
 
-bool tag_list_has(const struct tag_node *node)
+bool tag_list_holds(const struct tag_node *head, const struct tag_node *node)
 {
-	return node->next != NULL;
+	const struct tag_node *at = head->next;
+
+	while (at != head && at != node)
+		at = at->next;
+	return at != head;
 }
 
 struct tag_node *tag_list_shift(struct tag_node *head)
@@ -155,7 +159,7 @@ int tag_match_keep(struct tag_match *match, struct tag_message *message)
 bool tag_match_cancel(struct tag_match *match, struct tag_recv *recv)
 {
 	/* 已经配上的 receive 不能反悔：消息已经从队列里出来了。*/
-	if (!tag_list_has(&recv->node))
+	if (!recv->node.next)
 		return false;
 	tag_list_remove(&recv->node);
 	match->n_posted--;

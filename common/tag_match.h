@@ -72,7 +72,7 @@ bool tag_list_empty(const struct tag_node *head);
 void tag_list_append(struct tag_node *head, struct tag_node *node);
 /* @node is in no queue any more; it must be in one. */
 void tag_list_remove(struct tag_node *node);
-bool tag_list_has(const struct tag_node *node);
+bool tag_list_holds(const struct tag_node *head, const struct tag_node *node);
 /* The oldest of @head, taken out; NULL if it is empty. */
 struct tag_node *tag_list_shift(struct tag_node *head);
 

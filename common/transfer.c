@@ -85,13 +85,88 @@ int post_send(struct rdma_resources *res, uint32_t slot, uint32_t length,
 }
 // endregion post-send
 
-static const char *wr_kind(uint64_t wr_id)
+// region one-sided
+/*
+ * 单边操作：不消耗对端的 receive，对端的 CPU 与 CQ 都毫无察觉。对端只需事先把地址和
+ * rkey 告诉我们；它的 MR 与 QP 都要允许 REMOTE_READ / REMOTE_WRITE。
+ */
+int post_read(struct rdma_resources *res, uint32_t slot, struct ibv_sge *into,
+	      uint64_t addr, uint32_t rkey)
 {
-	if ((wr_id >> 32) == (WR_ID_RECV(0) >> 32))
-		return "receive";
-	if ((wr_id >> 32) == (WR_ID_SEND(0) >> 32))
-		return "send";
+	struct ibv_send_wr wr = {
+		.wr_id = WR_ID_READ(slot),
+		.sg_list = into,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_READ,
+		/* 数据何时到齐，只有这个 CQE 知道，所以 READ 总是 signaled。*/
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
+	};
+	struct ibv_send_wr *bad;
+	int err = ibv_post_send(res->qp, &wr, &bad);
+
+	if (!err)
+		return 0;
+	return verb_failed(err, explain_post_send(res->qp, &wr, err),
+			   "ibv_post_send(QP %u, READ of %u bytes)",
+			   res->qp->qp_num, into->length);
+}
+
+int post_write(struct rdma_resources *res, uint32_t slot, uint32_t length,
+	       uint64_t addr, uint32_t rkey, bool signaled)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)send_slot(res, slot),
+		.length = length,
+		.lkey = res->mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.wr_id = WR_ID_WRITE(slot),
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags =
+			(length <= res->max_inline ? IBV_SEND_INLINE : 0u) |
+			(signaled ? IBV_SEND_SIGNALED : 0u),
+		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
+	};
+	struct ibv_send_wr *bad;
+	int err = ibv_post_send(res->qp, &wr, &bad);
+
+	if (!err)
+		return 0;
+	return verb_failed(err, explain_post_send(res->qp, &wr, err),
+			   "ibv_post_send(QP %u, WRITE of %u bytes)",
+			   res->qp->qp_num, length);
+}
+// endregion one-sided
+
+/* wr_id 的高 32 位说是哪一种请求。*/
+static const struct wr_kind {
+	uint64_t wr_id;
+	const char *name;
+	enum ibv_wr_opcode posted; /* 不看 receive 的 */
+	enum ibv_wc_opcode completed;
+} wr_kinds[] = {
+	{ WR_ID_RECV(0), "receive", IBV_WR_SEND, IBV_WC_RECV },
+	{ WR_ID_SEND(0), "send", IBV_WR_SEND, IBV_WC_SEND },
+	{ WR_ID_READ(0), "READ", IBV_WR_RDMA_READ, IBV_WC_RDMA_READ },
+	{ WR_ID_WRITE(0), "WRITE", IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE },
+};
+
+static const struct wr_kind *wr_kind(uint64_t wr_id)
+{
+	for (size_t i = 0; i < sizeof(wr_kinds) / sizeof(wr_kinds[0]); i++)
+		if (wr_id >> 32 == wr_kinds[i].wr_id >> 32)
+			return &wr_kinds[i];
 	return NULL;
+}
+
+static const char *wr_name(uint64_t wr_id)
+{
+	const struct wr_kind *kind = wr_kind(wr_id);
+
+	return kind ? kind->name : "request";
 }
 
 // region explain-status
@@ -110,19 +185,23 @@ static struct explanation explain_slot(struct rdma_resources *res,
 				       .lkey = res->mr->lkey,
 				       .rkey = res->mr->rkey,
 				       .access = IBV_ACCESS_LOCAL_WRITE };
-	const bool received = (wr_id >> 32) == (WR_ID_RECV(0) >> 32);
+	const struct wr_kind *kind = wr_kind(wr_id);
+	const bool received = kind && kind->completed == IBV_WC_RECV;
+	/* READ 落在别人的 MR 里，这里不知道是哪一个：关于内存就什么都不说。*/
+	const bool elsewhere = kind && kind->completed == IBV_WC_RDMA_READ;
 	const uint32_t slot = WR_ID_SLOT(wr_id);
 	struct ibv_sge sge = { .length = res->msg_size, .lkey = res->mr->lkey };
 	const struct ibv_recv_wr recv = { .sg_list = &sge, .num_sge = 1 };
 	const struct ibv_send_wr send = { .sg_list = &sge,
-					  .num_sge = 1,
-					  .opcode = IBV_WR_SEND,
+					  .num_sge = elsewhere ? 0 : 1,
+					  .opcode = kind ? kind->posted
+							 : IBV_WR_SEND,
 					  .send_flags = IBV_SEND_SIGNALED };
 	struct explain_request request = { .polled = res->cq,
-					   .local = &mr,
-					   .n_local = 1 };
+					   .local = elsewhere ? NULL : &mr,
+					   .n_local = elsewhere ? 0 : 1 };
 
-	if (wr_kind(wr_id)) {
+	if (kind) {
 		request.recv = received ? &recv : NULL;
 		request.send = received ? NULL : &send;
 		sge.addr = (uintptr_t)(received ? recv_slot(res, slot)
@@ -135,12 +214,11 @@ static struct explanation explain_slot(struct rdma_resources *res,
 static int bad_status(struct rdma_resources *res, const struct ibv_wc *wc)
 {
 	struct explanation why = explain_slot(res, wc, wc->wr_id, 0);
-	const char *kind = wr_kind(wc->wr_id);
 	char next[EXPLAIN_NEXT_SIZE];
 
 	report_error(explain_next(next, &why),
 		     "the %s of slot %u on QP %u completed with %s (%d): %s",
-		     kind ? kind : "request", WR_ID_SLOT(wc->wr_id), wc->qp_num,
+		     wr_name(wc->wr_id), WR_ID_SLOT(wc->wr_id), wc->qp_num,
 		     ibv_wc_status_str(wc->status), wc->status, why.cause);
 	return -EIO;
 }
@@ -150,14 +228,11 @@ static int bad_status(struct rdma_resources *res, const struct ibv_wc *wc)
 /* status、wr_id、opcode 三者都要对，才算是“我的那个请求成功了”。*/
 static int check_completion(struct rdma_resources *res, const struct ibv_wc *wc)
 {
-	enum ibv_wc_opcode expected = IBV_WC_SEND;
-	const char *kind = wr_kind(wc->wr_id);
+	const struct wr_kind *kind = wr_kind(wc->wr_id);
 
 	if (wc->status != IBV_WC_SUCCESS)
 		return bad_status(res, wc);
-	if ((wc->wr_id >> 32) == (WR_ID_RECV(0) >> 32))
-		expected = IBV_WC_RECV;
-	if (kind && wc->opcode == expected)
+	if (kind && wc->opcode == kind->completed)
 		return 0;
 	report_error(NULL,
 		     "unexpected completion: wr_id 0x%llx opcode %d on QP %u",
@@ -243,6 +318,19 @@ static int idle_once(struct rdma_resources *res, unsigned int polls,
 	return deadline_passed(*deadline) ? -ETIMEDOUT : 0;
 }
 
+int try_completion(struct rdma_resources *res, struct ibv_wc *wc)
+{
+	int n = ibv_poll_cq(res->cq, 1, wc);
+
+	if (n < 0)
+		return verb_failed(errno, (struct explanation){ 0 },
+				   "ibv_poll_cq()");
+	if (!n)
+		return 0;
+	n = check_completion(res, wc);
+	return n ? n : 1;
+}
+
 // region next-completion
 /* @wr_id：等的是哪一个；0 是“随便哪个”，只用来解释为什么没有等到。*/
 static int await_completion(struct rdma_resources *res, struct ibv_wc *wc,
@@ -253,13 +341,10 @@ static int await_completion(struct rdma_resources *res, struct ibv_wc *wc,
 	int rc;
 
 	for (;;) {
-		int n = ibv_poll_cq(res->cq, 1, wc);
+		int n = try_completion(res, wc);
 
-		if (n > 0)
-			return check_completion(res, wc);
-		if (n < 0)
-			return verb_failed(errno, (struct explanation){ 0 },
-					   "ibv_poll_cq()");
+		if (n)
+			return n < 0 ? n : 0;
 		rc = idle_once(res, ++polls, &deadline, timeout_ms);
 		if (rc == -ETIMEDOUT || rc == -EINTR)
 			return wait_expired(res, rc, wr_id, timeout_ms);
@@ -302,8 +387,8 @@ int poll_completion(struct rdma_resources *res, uint64_t wr_id,
 			report_error(NULL,
 				     "expected the %s of slot %u, got the %s "
 				     "of slot %u",
-				     wr_kind(wr_id), WR_ID_SLOT(wr_id),
-				     wr_kind(got.wr_id), WR_ID_SLOT(got.wr_id));
+				     wr_name(wr_id), WR_ID_SLOT(wr_id),
+				     wr_name(got.wr_id), WR_ID_SLOT(got.wr_id));
 			return -EIO;
 		}
 		res->early = got;
