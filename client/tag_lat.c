@@ -168,9 +168,11 @@ static int parse(struct tag_lat *lat, int argc, char *argv[])
 	return parse_positional(&lat->opt, argc - optind, argv + optind);
 }
 
+/* 大消息给大期限：每 MiB 多一秒，再慢的实验机也够了。*/
 static int message_ms(const struct side *side)
 {
-	return timeout_or(&side->lat->opt, POLL_TIMEOUT_MS);
+	return timeout_or(&side->lat->opt, POLL_TIMEOUT_MS) +
+	       (int)(side->lat->opt.config.msg_size >> 10);
 }
 
 static int64_t exchange_deadline(const struct side *side)

@@ -19,14 +19,19 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SEND_SLOTS     64 /* 2 的幂：第几格用按位与就能算出 */
 #define MAX_UNEXPECTED 1024
 #define MAX_BYTES      (UINT64_C(16) << 20)
-/* 空转这么多次看一次时钟、信号与对端：都是系统调用，而热路径上一次也不该有。*/
-#define POLLS_PER_LOOK 8192
+/*
+ * 空转这么多次让一次 CPU：只有一个 CPU 时，对端（或 rxe 自己的 softirq）正等着它，不让
+ * 就要耗到时间片用完，几十微秒变成几毫秒。再多空转一阵才看时钟、信号与对端。
+ */
+#define POLLS_PER_YIELD 64
+#define POLLS_PER_LOOK	1024
 /* header 加 64 字节内容：小消息 post 时就拷进 WQE，网卡不必再去查 MR、取内存。*/
 #define INLINE_BYTES 96
 
@@ -244,12 +249,17 @@ int tag_channel_close(struct tag_channel *ch)
 }
 
 // region wait
-/* 空转了一阵：看看时钟、信号，以及 TCP 那头的对端还在不在。*/
-static int look_around(struct tag_channel *ch, int64_t *deadline,
-		       int timeout_ms)
+/* 没有 completion 的一圈：让 CPU，再看看时钟、信号，以及 TCP 那头的对端还在不在。*/
+static int idle(struct tag_channel *ch, unsigned int polls, int64_t *deadline,
+		int timeout_ms)
 {
 	int rc;
 
+	if (polls % POLLS_PER_YIELD)
+		return 0;
+	sched_yield();
+	if (polls % POLLS_PER_LOOK)
+		return 0;
 	if (!*deadline)
 		*deadline = deadline_in_ms(timeout_ms);
 	if (stop_requested())
@@ -294,8 +304,8 @@ int tag_wait(struct tag_channel *ch, struct tag_request *request,
 	while (request->status == -EINPROGRESS) {
 		int rc = tag_progress(ch);
 
-		if (!rc && !(++polls % POLLS_PER_LOOK))
-			rc = look_around(ch, &deadline, timeout_ms);
+		if (!rc)
+			rc = idle(ch, ++polls, &deadline, timeout_ms);
 		if (rc < 0) {
 			give_up(ch, request, rc, timeout_ms);
 			break;
@@ -326,8 +336,8 @@ int tag_flush(struct tag_channel *ch, int timeout_ms)
 			rc = tag_write_credits(ch, true);
 			last = ch->posted;
 		}
-		if (!rc && !(++polls % POLLS_PER_LOOK))
-			rc = look_around(ch, &deadline, timeout_ms);
+		if (!rc)
+			rc = idle(ch, ++polls, &deadline, timeout_ms);
 		if (rc < 0) {
 			give_up(ch, NULL, rc, timeout_ms);
 			return rc;
