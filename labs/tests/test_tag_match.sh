@@ -1,0 +1,270 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Tag matching: the matcher against UCX on the same random sequences, the channel
+# on rxe (every byte, every kind of bad end), and tag_lat between two processes.
+#
+# shellcheck disable=SC2016 # scripts for the lab are quoted
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=labs/tests/guest.sh
+. "$ROOT/labs/tests/guest.sh"
+
+# compile OUTPUT SOURCE… [-- FLAG…]
+compile() {
+	"${CC:-cc}" -std=gnu11 -O1 -g -Wall -Wextra -Werror -Wshadow \
+		-Wconversion -Wno-sign-conversion -D_GNU_SOURCE -Icommon -o "$@"
+}
+
+# build_property MATCHER OUTPUT: the comparison with UCX, around that matcher
+build_property() {
+	compile "$2" labs/tests/tag_property.c "$1" common/arguments.c -lucp \
+		-lucs 2>"$T/cc.err"
+}
+
+# property OUTPUT-NAME ARG…: $said and $rc
+property() {
+	rc=0
+	said=$(timeout 100 "$@" 2>&1) || rc=$?
+}
+
+test_the_matcher_does_what_ucx_does() {
+	local seed=${TAG_SEED:-$RANDOM}
+	build_property common/tag_match.c "$T/property" ||
+		fail "$(cat "$T/cc.err")"
+	# rendezvous from 150 bytes, then everything eager, then over shared memory
+	property "$T/property" --sequences 20000 --seed "$seed"
+	echo "$said"
+	assertEquals "$said" 0 "$rc"
+	assert_in "$said" "^the same: seed $seed, 20000 sequences over self"
+	UCX_RNDV_THRESH=inf property "$T/property" --sequences 5000 \
+		--seed "$seed"
+	assertEquals "$said" 0 "$rc"
+	UCX_TLS=posix property "$T/property" --sequences 5000 --seed "$seed"
+	echo "$said"
+	assertEquals "$said" 0 "$rc"
+	assert_in "$said" '5000 sequences over posix'
+}
+
+test_the_comparison_says_what_is_wrong_with_its_arguments() {
+	build_property common/tag_match.c "$T/property"
+	for wrong in --sequences=0 --sequences=x --seed=-1 --ops=1 --ops=99 more \
+		--nonsense; do
+		property "$T/property" "$wrong"
+		assertEquals "$wrong: $said" 2 "$rc"
+	done
+	UCX_TLS=nothing property "$T/property"
+	assertEquals "$said" 77 "$rc"
+}
+
+# planted NAME FUNCTION SED: a fault in one function of the matcher must be seen.
+planted() {
+	sed "/^[a-z].*$2(/,/^}/ $3" common/tag_match.c >"$T/$1.c"
+	assertFalse "$1 changes nothing" "cmp -s common/tag_match.c $T/$1.c"
+	build_property "$T/$1.c" "$T/$1" || fail "$1: $(cat "$T/cc.err")"
+	property "$T/$1" --sequences 10000
+	assertEquals "$1: $said" 1 "$rc"
+	assert_in "$said" 'different: .* repeat it with --seed [0-9]+' "$1"
+}
+
+test_faults_in_the_matcher_are_found() {
+	planted newest_receive_first tag_match_arrive \
+		's/posted.next;/posted.prev;/; s/node = node->next/node = node->prev/'
+	planted newest_message_first tag_match_probe \
+		's/unexpected.next;/unexpected.prev;/; s/node = node->next/node = node->prev/'
+	planted mask_ignored tag_fits 's/ & mask/ | (mask \& 0)/'
+	planted mask_on_one_side_only tag_fits \
+		's/((sent ^ tag) & mask)/((sent \& mask) ^ tag)/'
+	planted unexpected_not_searched tag_match_post \
+		's/tag_match_probe(.*/NULL;/'
+	planted cancel_leaves_it tag_match_cancel 's/tag_list_remove.*//'
+	planted one_byte_short tag_match_outcome 's/<=/</'
+	planted probe_takes tag_match_take 's/tag_list_remove.*//'
+}
+
+test_the_channel_on_rxe() {
+	compile "$T/unit" labs/tests/unit_tag_channel.c \
+		"$B/librdma_common.a" -libverbs -ljansson || return
+	in_lab '
+		cd /sys/class/infiniband
+		rnr() { cat rxe[01]/ports/1/hw_counters/{send_rnr_err,rcvd_rnr_err}; }
+		rnr >"$T/rnr.before"
+		run unit timeout 120 "$T/unit" rxe0 rxe1
+		rnr >"$T/rnr.after"
+	' || return 0
+	assertEquals "$(out_of unit) $(err_of unit)" 0 "$(rc_of unit)"
+	assert_in "$(out_of unit)" '^10 tests, 0 failures$'
+	# Limits and credits were used, not only there.
+	assert_in "$(out_of unit)" '^random: .* [1-9][0-9]* left in the ring'
+	assert_in "$(out_of unit)" \
+		'^many .* [1-9][0-9]* waited for credit, 64 left in the ring'
+	assertEquals "a receive queue was empty (RNR)" "$(cat "$T/rnr.before")" \
+		"$(cat "$T/rnr.after")"
+}
+
+# What the scripts in the lab share: latency NAME SERVER-ARGS : CLIENT-ARGS
+export LATENCY='
+latency_server() {
+	local name=$1
+	shift
+	start "$name" "$B/tag_lat" server "$@"
+	await listening_or_ended 18515 "$pid"
+}
+latency() {
+	local name=$1 args=()
+	shift
+	while [[ $1 != : ]]; do args+=("$1") && shift; done
+	shift
+	latency_server "$name.server" "${args[@]}" rxe0
+	run "$name.client" "$B/tag_lat" client "$@" 127.0.0.1 rxe1
+	reap "$name.server"
+}
+in_rts() { (($(rdma resource show qp type RC state RTS | wc -l) == 2)); }
+'
+
+test_two_processes() {
+	local size
+	in_lab '
+		eval "$LATENCY"
+		for size in 0 1 12 8191 8192 8193; do
+			latency "s$size" -q : -j -n 10 -s "$size"
+		done
+		latency s4194304 -q : -j -n 1 -s 4194304
+		latency small -q -e 16 : -j -e 16 -n 50 -s 17
+		latency loud : -n 3
+	' || return 0
+	for size in 0 1 12 8191 8192 8193 4194304; do
+		assert_pair "s$size"
+		assertEquals "$size" "$(json "s$size.client" .size)"
+		assertEquals true "$(json "s$size.client" \
+			'.half_round_trip_us.median > 0 and .mode == "pingpong"')"
+	done
+	assert_pair small
+	assert_pair loud
+	assert_in "$(out_of loud.client)" '^3 round trips of 64 bytes: half'
+}
+
+test_ends_that_are_not_good() {
+	in_lab '
+		eval "$LATENCY"
+		latency eager -q -e 100 : -q -e 200
+		latency_server killed.server -q rxe0
+		start killed.client "$B/tag_lat" client -q -n 10000000 127.0.0.1 rxe1
+		await in_rts
+		kill -KILL "${pids[killed.server]}"
+		reap killed.server killed.client
+		latency_server int.server -q rxe0
+		start int.client "$B/tag_lat" client -q -n 10000000 127.0.0.1 rxe1
+		await in_rts
+		nap 0.2
+		kill -INT "${pids[int.client]}"
+		reap int.server int.client
+		latency_server stopped.server -q -t 60 rxe0
+		start stopped.client "$B/tag_lat" client -q -t 1 -n 10000000 127.0.0.1 rxe1
+		await in_rts
+		nap 0.2
+		kill -STOP "${pids[stopped.server]}"
+		reap stopped.client
+		kill -CONT "${pids[stopped.server]}"
+		reap stopped.server
+		for bad in short=text=short plan=fill=30 hello=text=GET; do
+			name=liar.${bad%%=*}
+			latency_server "$name" -q -t 1 rxe0
+			items=(hello con sync "${bad#*=}")
+			[[ $bad != hello=* ]] || items=("${bad#*=}" fill=99)
+			start other "$B/peer" connect 127.0.0.1 18515 "${items[@]}"
+			reap "$name" other
+		done
+	' || return 0
+	assert_error eager.server 1 \
+		'eager up to 200 bytes; mine is .* 100 bytes$'
+	assert_error eager.client 1 \
+		'eager up to 100 bytes; mine is .* 200 bytes$'
+	assertEquals 137 "$(rc_of killed.server)"
+	assert_error killed.client 1 'the peer closed the connection'
+	assert_error int.client 1 'stopped by a signal'
+	assertEquals "$(err_of int.server)" 1 "$(rc_of int.server)"
+	assert_error stopped.client 1 'no message fits tag 0x2'
+	assertEquals "$(err_of stopped.server)" 1 "$(rc_of stopped.server)"
+	assert_error liar.short 1 "reading the peer's channel plan"
+	assert_error liar.plan 1 "the peer's channel is magic 0x41414141"
+	assert_error liar.hello 1 "the peer's hello is magic"
+}
+
+test_wrong_usage() {
+	local words
+	while read -ra words; do
+		rc=0
+		said=$("$B/tag_lat" "${words[@]}" 2>&1) || rc=$?
+		assertEquals "tag_lat ${words[*]}: $said" 2 "$rc"
+		assert_in "$said" '^error: .*' "${words[*]}"
+		assert_in "$said" '^ next: usage: tag_lat' "${words[*]}"
+	done <<-'END'
+
+		neither
+		client
+		server rxe0 18515 1 more
+		server rxe0 99999
+		server rxe0 18515 256
+		client 127.0.0.1 rxe0 0
+		server -n 0
+		server -s 1073741825
+		server -s x
+		server -e 0
+		server -e 1048577
+		server -t 0
+		server --nonsense
+		server -n
+	END
+	assertEquals "$("$B/tag_lat" --help >/dev/null)" 0 $?
+}
+
+test_with_sanitizers() {
+	local rc=0 name
+	make -s -j"$(nproc)" BUILD=build/asan SANITIZE=1 build/asan/tag_lat \
+		>"$T/make" 2>&1 || rc=$?
+	assertEquals "$(cat "$T/make")" 0 "$rc"
+	local -x B=build/asan
+	compile "$T/unit" labs/tests/unit_tag_channel.c \
+		"-fsanitize=address,undefined" -fno-sanitize-recover=all \
+		"$B/librdma_common.a" -libverbs -ljansson || return
+	in_lab '
+		eval "$LATENCY"
+		export ASAN_OPTIONS=exitcode=99:detect_leaks=1
+		export UBSAN_OPTIONS=exitcode=99:print_stacktrace=1
+		run unit timeout 120 "$T/unit" rxe0 rxe1 truncation random many \
+			cancel bad-memory close-early lies false-credits
+		latency small -q : -q -n 20
+		latency big -q : -q -n 3 -s 100000
+		latency_server killed.server -q rxe0
+		start killed.client "$B/tag_lat" client -q -s 9000 -n 10000000 \
+			127.0.0.1 rxe1
+		await in_rts
+		kill -KILL "${pids[killed.server]}"
+		reap killed.server killed.client
+	' || return 0
+	assertEquals "$(out_of unit) $(err_of unit)" 0 "$(rc_of unit)"
+	for name in small big; do
+		assertEquals "$name: $(err_of $name.client)" 0 "$(rc_of $name.client)"
+		assertEquals "$name: $(err_of $name.server)" 0 "$(rc_of $name.server)"
+	done
+	assertEquals 1 "$(rc_of killed.client)"
+	assert_not_in "$(cat "$T"/*.err)" \
+		'AddressSanitizer|LeakSanitizer|runtime error'
+}
+
+test_with_valgrind() {
+	compile "$T/unit" labs/tests/unit_tag_channel.c \
+		"$B/librdma_common.a" -libverbs -ljansson || return
+	in_lab '
+		run unit timeout 120 valgrind -q --leak-check=full \
+			--show-leak-kinds=definite,indirect \
+			--errors-for-leak-kinds=definite,indirect \
+			--error-exitcode=9 "$T/unit" rxe0 rxe1 cancel bad-memory
+	' || return 0
+	assertEquals "$(err_of unit)" 0 "$(rc_of unit)"
+	assert_not_in "$(err_of unit)" '^==[0-9]+=='
+}
+
+oneTimeSetUp() { build_helpers; }
+
+. shunit2
