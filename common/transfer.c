@@ -318,6 +318,7 @@ static int idle_once(struct rdma_resources *res, unsigned int polls,
 	return deadline_passed(*deadline) ? -ETIMEDOUT : 0;
 }
 
+// region next-completion
 int try_completion(struct rdma_resources *res, struct ibv_wc *wc)
 {
 	int n = ibv_poll_cq(res->cq, 1, wc);
@@ -331,7 +332,6 @@ int try_completion(struct rdma_resources *res, struct ibv_wc *wc)
 	return n ? n : 1;
 }
 
-// region next-completion
 /* @wr_id：等的是哪一个；0 是“随便哪个”，只用来解释为什么没有等到。*/
 static int await_completion(struct rdma_resources *res, struct ibv_wc *wc,
 			    uint64_t wr_id, int timeout_ms)
