@@ -42,8 +42,8 @@ say = @echo "  $(1)	$@"
 endif
 
 # What each program is made of; common/ comes to all of them as one library.
-PROGRAMS := rdma_server rdma_client tag_lat test_connection qp_explain qptrace-report \
-            faults
+PROGRAMS := rdma_server rdma_client tag_lat test_connection qp_explain \
+            qptrace-report faults
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c

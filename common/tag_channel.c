@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * tag_channel.c —— 第 8 阶段（二）：tag channel 的建立、等待与拆除
+ * tag_channel.c —— 第 8 阶段（五）：tag channel 的建立、等待与拆除
  *
  * 下面是一条 RC 连接，上面是“按 tag 收发”。两端各有：
  *
@@ -9,7 +9,7 @@
  *	send slot      64 个，与发送队列的位置一一对应
  *	matcher        posted 与 unexpected 两个队列
  *
- * 收发本身在 tag_flow.c 与 tag_rendezvous.c；这里是它们的首尾，和中间的“等”。
+ * 收发本身在 tag_link.c、tag_rendezvous.c 与 tag_flow.c；这里是它们的首尾，和中间的“等”。
  */
 #include "tag_channel.h"
 
@@ -164,20 +164,6 @@ int tag_probe(struct tag_channel *ch, uint64_t tag, uint64_t mask,
 	return found != NULL;
 }
 
-// region end-requests
-static void end_list(struct tag_node *list, int status)
-{
-	struct tag_node *node;
-
-	while ((node = tag_list_shift(list))) {
-		struct tag_request *request =
-			tag_entry(node, struct tag_request, node);
-
-		tag_release_buffer(request);
-		tag_complete(request, status);
-	}
-}
-
 static bool has_requests(const struct tag_channel *ch)
 {
 	bool any = ch->match.n_posted || !tag_list_empty(&ch->to_send) ||
@@ -189,45 +175,6 @@ static bool has_requests(const struct tag_channel *ch)
 	return any;
 }
 
-/*
- * 所有还没完的 request 都以 @status 告终。先让 QP 进 ERR：此后对端的 READ 一律被拒，
- * 注销 MR、归还 buffer 才是安全的。
- */
-static void end_requests(struct tag_channel *ch, int status)
-{
-	const struct tag_recv *recv;
-
-	if (ch->res->qp)
-		modify_qp_to_error(ch->res);
-	while ((recv = tag_match_next_posted(&ch->match, NULL))) {
-		struct tag_request *request =
-			tag_entry(recv, struct tag_request, recv);
-
-		tag_match_cancel(&ch->match, &request->recv);
-		tag_complete(request, status);
-	}
-	end_list(&ch->to_send, status);
-	end_list(&ch->to_read, status);
-	end_list(&ch->to_finish, status);
-	for (int i = 0; i < TAG_RENDEZVOUS; i++) {
-		if (!ch->rendezvous[i])
-			continue;
-		tag_release_buffer(ch->rendezvous[i]);
-		tag_complete(ch->rendezvous[i], status);
-		ch->rendezvous[i] = NULL;
-	}
-}
-
-int tag_channel_fail(struct tag_channel *ch, int rc)
-{
-	if (!ch->failed) {
-		ch->failed = rc;
-		end_requests(ch, rc);
-	}
-	return ch->failed;
-}
-// endregion end-requests
-
 int tag_channel_close(struct tag_channel *ch)
 {
 	struct tag_message *message;
@@ -235,7 +182,7 @@ int tag_channel_close(struct tag_channel *ch)
 	if (!ch->res)
 		return 0;
 	if (has_requests(ch))
-		end_requests(ch, -ECANCELED);
+		tag_end_requests(ch, -ECANCELED);
 	while ((message = tag_match_probe(&ch->match, 0, TAG_ANY))) {
 		struct tag_unexpected *u =
 			tag_entry(message, struct tag_unexpected, message);

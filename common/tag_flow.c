@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * tag_flow.c —— 第 8 阶段（三）：eager 消息、receive 的环、credit
+ * tag_flow.c —— 第 8 阶段（四）：eager 消息，以及一步一步的推进（progress）
  *
  * EAGER：header 与内容放进同一个 SEND，不问对方要不要就发走。对方事先 post 好一圈
  * receive（ring），消息落进哪一格由到达的次序决定，所以非拷贝一次不可：先落在环里，
  * 再按 tag 拷进用户的 buffer。小消息拷贝便宜，换来的是一次 SEND 就到。
  *
- * credit：环有几格，就许对方领先几条。没有它，发得快的一方会撞上空的 receive 队列
- * （RNR），对方的网卡要等一段 rnr timer 再重传，延迟从微秒变成毫秒。credit 搭下一条
- * 反方向消息的便车回去；没有反方向的消息，就用 RDMA WRITE 写一个字节——它不消耗对方的
- * receive，所以“还 credit”这件事本身永远不需要 credit，不会死锁。
+ * 没有后台线程：一切都在 tag_progress() 里发生，程序调用它，消息才会配对、READ 才会 post、
+ * credit 才会还回去。UCX 的 ucp_worker_progress 也是如此。
  */
 #include "report.h"
 #include "tag_parts.h"
@@ -18,106 +16,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* 每这么多个请求才 signal 一次：CQE 要生成、要取走，都不是白来的。*/
-#define SIGNAL_EVERY 16
-
-// region slots
-/*
- * 发送队列里的每个请求占一个位置，也占同号的 send slot。完成是按次序的：一个
- * signaled 请求的 CQE 说明它和它之前的全部请求都完成了，位置与 slot 一并收回。
- */
-bool tag_has_slot(const struct tag_channel *ch)
-{
-	return ch->posted - ch->done < ch->res->send_slots;
-}
-
-uint32_t tag_slot(const struct tag_channel *ch)
-{
-	return ch->posted & (ch->res->send_slots - 1);
-}
-
-bool tag_mark(struct tag_channel *ch, bool signaled)
-{
-	ch->posted++;
-	ch->unmarked = signaled ? 0 : (ch->unmarked + 1) % SIGNAL_EVERY;
-	return !ch->unmarked;
-}
-
-static void reclaim_slots(struct tag_channel *ch, uint32_t last)
-{
-	ch->done += ((last - ch->done) & (ch->res->send_slots - 1)) + 1;
-}
-// endregion slots
-
-// region credits
-/*
- * @consumed 是对方的计数（模 256）。它有两条路来：header 里，或 RDMA WRITE 写来的那个
- * 字节；两条路互不排队，旧值可能后到，所以只往前走，绝不后退。
- */
-static void take_credits(struct tag_channel *ch, uint8_t consumed)
-{
-	uint8_t ahead = (uint8_t)(ch->sent - ch->returned);
-
-	if ((uint8_t)(consumed - ch->returned) <= ahead)
-		ch->returned = consumed;
-}
-
-bool tag_has_credit(struct tag_channel *ch)
-{
-	const uint8_t *mailbox = (const uint8_t *)recv_slot(ch->res, TAG_RING);
-
-	if ((uint8_t)(ch->sent - ch->returned) < TAG_DEPTH)
-		return true;
-	/*
-	 * 为什么只用一个字节？对端的 RDMA WRITE 与这里的读没有先后约束，多个字节可能读到
-	 * 一半新、一半旧；一个字节不会。
-	 */
-	take_credits(ch, __atomic_load_n(mailbox, __ATOMIC_ACQUIRE));
-	return (uint8_t)(ch->sent - ch->returned) < TAG_DEPTH;
-}
-
-/* 欠了半圈就还；环里压着没人要的消息时，对方所剩无几，欠一个也还。*/
-static bool owes_credits(const struct tag_channel *ch)
-{
-	uint8_t owed = (uint8_t)(ch->consumed - ch->told);
-
-	return owed >= TAG_DEPTH / 2 || (owed && ch->n_in_ring);
-}
-
-int tag_write_credits(struct tag_channel *ch, bool signaled)
-{
-	uint32_t slot = tag_slot(ch);
-
-	ch->told = ch->consumed;
-	*send_slot(ch->res, slot) = (char)ch->consumed;
-	ch->counts.credit_writes++;
-	return post_write(ch->res, slot, 1, ch->peer.credit_addr,
-			  ch->peer.credit_rkey, tag_mark(ch, signaled));
-}
-// endregion credits
-
-// region post
-int tag_post(struct tag_channel *ch, uint32_t length, uint64_t tag,
-	     uint64_t bytes, uint16_t id, enum tag_protocol protocol)
-{
-	uint32_t slot = tag_slot(ch);
-	struct tag_header *head = (void *)send_slot(ch->res, slot);
-
-	*head = (struct tag_header){ .tag = htole64(tag),
-				     .length = htole32((uint32_t)bytes),
-				     .id = htole16(id),
-				     .protocol = (uint8_t)protocol,
-				     .consumed = ch->consumed };
-	ch->told = ch->consumed;
-	return post_send(ch->res, slot, length, tag_mark(ch, false));
-}
-// endregion post
-
-void tag_complete(struct tag_request *request, int status)
-{
-	request->status = status;
-}
 
 // region send
 /* 1：现在还不行（没有 slot、credit 或 rendezvous 的编号）。*/
@@ -145,7 +43,7 @@ static int send_now(struct tag_channel *ch, struct tag_request *request)
 	return 0;
 }
 
-int tag_push_sends(struct tag_channel *ch)
+static int push_sends(struct tag_channel *ch)
 {
 	int rc = 0;
 
@@ -192,31 +90,9 @@ int tag_send(struct tag_channel *ch, struct tag_request *request,
 }
 // endregion send
 
-// region ring
-static int repost(struct tag_channel *ch)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < ch->n_fresh && !rc; i++)
-		rc = post_receive(ch->res, ch->fresh[i]);
-	ch->n_fresh = 0;
-	return rc;
-}
-
-/*
- * 这一格用完了。不马上 post 回去：先让程序回信，等 CQ 空闲下来再补（不在延迟的关键
- * 路径上）。环里多备了 TAG_FRESH 格，正好抵得上这些还没补的，所以 credit 可以先还。
- */
-static int free_slot(struct tag_channel *ch, uint32_t slot, bool took_credit)
-{
-	ch->fresh[ch->n_fresh++] = slot;
-	ch->consumed = (uint8_t)(ch->consumed + took_credit);
-	return ch->n_fresh == TAG_FRESH ? repost(ch) : 0;
-}
-// endregion ring
-
-void tag_deliver(struct tag_request *request, uint64_t tag, const void *data,
-		 uint64_t length)
+/* eager 的内容在手：拷进用户的 buffer，或者装不下。*/
+static void deliver(struct tag_request *request, uint64_t tag, const void *data,
+		    uint64_t length)
 {
 	int status = tag_match_outcome(&request->recv, length);
 
@@ -268,7 +144,7 @@ static int keep(struct tag_channel *ch, uint32_t slot,
 	if (payload)
 		memcpy(u + 1, found->data, payload);
 	tag_match_keep(&ch->match, &u->message);
-	return free_slot(ch, slot, true);
+	return tag_free_slot(ch, slot, true);
 }
 
 static int drop(struct tag_channel *ch, struct tag_unexpected *u)
@@ -278,19 +154,19 @@ static int drop(struct tag_channel *ch, struct tag_unexpected *u)
 		return 0;
 	}
 	ch->n_in_ring--;
-	return free_slot(ch, u->slot, true);
+	return tag_free_slot(ch, u->slot, true);
 }
 // endregion unexpected
 
 // region matched
 /* 消息与 receive 配上了：eager 的内容已经在手，rendezvous 的还要去取。*/
-static int matched(struct tag_channel *ch, struct tag_request *request,
-		   const struct tag_unexpected *u)
+static void matched(struct tag_channel *ch, struct tag_request *request,
+		    const struct tag_unexpected *u)
 {
 	if (u->rendezvous)
-		return tag_rendezvous_start(ch, request, u);
-	tag_deliver(request, u->message.tag, u->data, u->message.length);
-	return 0;
+		tag_rendezvous_start(ch, request, u);
+	else
+		deliver(request, u->message.tag, u->data, u->message.length);
 }
 
 static int arrived(struct tag_channel *ch, uint32_t slot,
@@ -298,12 +174,11 @@ static int arrived(struct tag_channel *ch, uint32_t slot,
 {
 	struct tag_recv *recv =
 		tag_match_arrive(&ch->match, found->message.tag);
-	int rc;
 
 	if (!recv)
 		return keep(ch, slot, found);
-	rc = matched(ch, request_of(recv), found);
-	return rc ? rc : free_slot(ch, slot, true);
+	matched(ch, request_of(recv), found);
+	return tag_free_slot(ch, slot, true);
 }
 
 int tag_recv(struct tag_channel *ch, struct tag_request *request, void *buf,
@@ -323,9 +198,8 @@ int tag_recv(struct tag_channel *ch, struct tag_request *request, void *buf,
 	}
 	message = tag_match_post(&ch->match, &request->recv);
 	if (message) {
-		rc = matched(ch, request, unexpected_of(message));
-		if (!rc)
-			rc = drop(ch, unexpected_of(message));
+		matched(ch, request, unexpected_of(message));
+		rc = drop(ch, unexpected_of(message));
 	}
 	return rc ? tag_channel_fail(ch, rc) : 0;
 }
@@ -359,7 +233,7 @@ static int on_message(struct tag_channel *ch, uint32_t slot, uint32_t bytes)
 		.data = (const char *)(head + 1),
 		.id = le16toh(head->id),
 	};
-	take_credits(ch, head->consumed);
+	tag_take_credits(ch, head->consumed);
 	if (head->protocol == TAG_EAGER &&
 	    u.message.length == bytes - sizeof(*head)) {
 		ch->counts.eager_received++;
@@ -378,7 +252,7 @@ static int on_message(struct tag_channel *ch, uint32_t slot, uint32_t bytes)
 	rc = tag_rendezvous_fin(ch, head);
 	if (rc == -EPROTO)
 		return bad_message(bytes, head);
-	return rc ? rc : free_slot(ch, slot, false);
+	return rc ? rc : tag_free_slot(ch, slot, false);
 }
 // endregion on-message
 
@@ -388,7 +262,7 @@ static int on_completion(struct tag_channel *ch, const struct ibv_wc *wc)
 
 	if (wc->opcode == IBV_WC_RECV)
 		return on_message(ch, slot, wc->byte_len);
-	reclaim_slots(ch, slot);
+	tag_reclaim_slots(ch, slot);
 	return wc->opcode == IBV_WC_RDMA_READ ? tag_rendezvous_read_done(ch)
 					      : 0;
 }
@@ -402,8 +276,8 @@ static int push(struct tag_channel *ch)
 	if (!tag_list_empty(&ch->to_read) || !tag_list_empty(&ch->to_finish))
 		rc = tag_rendezvous_push(ch);
 	if (!rc && !tag_list_empty(&ch->to_send))
-		rc = tag_push_sends(ch);
-	if (!rc && owes_credits(ch) && tag_has_slot(ch))
+		rc = push_sends(ch);
+	if (!rc && tag_owes_credits(ch) && tag_has_slot(ch))
 		rc = tag_write_credits(ch, false);
 	return rc;
 }
@@ -419,7 +293,7 @@ int tag_progress(struct tag_channel *ch)
 	if (n > 0)
 		rc = on_completion(ch, &wc);
 	else
-		rc = n ? n : repost(ch); /* CQ 空了：补 receive 的好时候 */
+		rc = n ? n : tag_repost(ch); /* CQ 空了：补 receive 的好时候 */
 	if (!rc)
 		rc = push(ch);
 	return rc ? tag_channel_fail(ch, rc) : n;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tag_parts.h - what the files of the tag channel share: the bytes on the wire
- * and the functions between tag_channel.c, tag_flow.c, tag_rendezvous.c and
- * tag_silence.c. Not for others.
+ * tag_parts.h - what the files of the tag channel share: the bytes on the wire,
+ * and the functions of tag_link.c, tag_rendezvous.c, tag_flow.c and tag_silence.c
+ * that those above them use. Not for others.
  */
 #ifndef COMMON_TAG_PARTS_H
 #define COMMON_TAG_PARTS_H
@@ -33,12 +33,31 @@ struct tag_rts {
 	uint32_t rkey;
 } __attribute__((packed));
 
+/* ---- tag_link.c --------------------------------------------------------- */
+
 /* A slot of the send queue is free. */
 bool tag_has_slot(const struct tag_channel *ch);
 
-/* The slot that the next request uses, and to mark that it was posted. */
+/* The slot that the next request uses. */
 uint32_t tag_slot(const struct tag_channel *ch);
+
+/* Count a request that is posted now; true if it must be signaled. */
 bool tag_mark(struct tag_channel *ch, bool signaled);
+
+/* The request in slot @last is complete, and all before it. */
+void tag_reclaim_slots(struct tag_channel *ch, uint32_t last);
+
+/* A credit is left for a message to the peer. */
+bool tag_has_credit(struct tag_channel *ch);
+
+/* The peer says that it is done with @consumed messages, modulo 256. */
+void tag_take_credits(struct tag_channel *ch, uint8_t consumed);
+
+/* It is time to tell the peer how far this side is, if no message will. */
+bool tag_owes_credits(const struct tag_channel *ch);
+
+/* Tell it by RDMA WRITE. A slot must be free. */
+int tag_write_credits(struct tag_channel *ch, bool signaled);
 
 /*
  * SEND what stands in the next slot, @length bytes with the header, which is
@@ -47,41 +66,44 @@ bool tag_mark(struct tag_channel *ch, bool signaled);
 int tag_post(struct tag_channel *ch, uint32_t length, uint64_t tag,
 	     uint64_t bytes, uint16_t id, enum tag_protocol protocol);
 
-/* A credit is left for a message to the peer. */
-bool tag_has_credit(struct tag_channel *ch);
-
-/* Tell the peer by RDMA WRITE how far this side is. A slot must be free. */
-int tag_write_credits(struct tag_channel *ch, bool signaled);
+/*
+ * Receive slot @slot has been used up; @took_credit: by a message. It is posted
+ * again by tag_repost(), at the latest when TAG_FRESH of them wait for it.
+ */
+int tag_free_slot(struct tag_channel *ch, uint32_t slot, bool took_credit);
+int tag_repost(struct tag_channel *ch);
 
 /* The request is over. */
 void tag_complete(struct tag_request *request, int status);
 
-/* Put the bytes of a matched eager message into @request and complete it. */
-void tag_deliver(struct tag_request *request, uint64_t tag, const void *data,
-		 uint64_t length);
+/* Deregister what @request has registered, if anything. */
+int tag_release_buffer(struct tag_request *request);
 
-/* Fetch the message of @rts into @request, which has matched it. */
-int tag_rendezvous_start(struct tag_channel *ch, struct tag_request *request,
-			 const struct tag_unexpected *rts);
+/* All requests end with @status, and the QP goes to ERR. */
+void tag_end_requests(struct tag_channel *ch, int status);
+
+/* Everything fails from now on, with @rc. Returns what it fails with. */
+int tag_channel_fail(struct tag_channel *ch, int rc);
+
+/* ---- tag_rendezvous.c --------------------------------------------------- */
 
 /* Post the RTS of @request. 1: not now, there is no id free. */
 int tag_rendezvous_send(struct tag_channel *ch, struct tag_request *request);
 
-/* A FIN came. -EPROTO (not reported): of no rendezvous of ours. */
-int tag_rendezvous_fin(struct tag_channel *ch, const struct tag_header *fin);
+/* Fetch the message of @rts into @request, which has matched it. */
+void tag_rendezvous_start(struct tag_channel *ch, struct tag_request *request,
+			  const struct tag_unexpected *rts);
+
+/* The oldest READ is complete. */
 int tag_rendezvous_read_done(struct tag_channel *ch);
 
-/* Deregister what @request has registered, if anything. */
-int tag_release_buffer(struct tag_request *request);
+/* A FIN came. -EPROTO (not reported): of no rendezvous of ours. */
+int tag_rendezvous_fin(struct tag_channel *ch, const struct tag_header *fin);
 
 /* Post READs and FINs for which there is room now. */
 int tag_rendezvous_push(struct tag_channel *ch);
 
-/* Send what waited, as far as credits and slots go. */
-int tag_push_sends(struct tag_channel *ch);
-
-/* Everything fails from now on, with @rc. Returns @rc. */
-int tag_channel_fail(struct tag_channel *ch, int rc);
+/* ---- tag_silence.c ------------------------------------------------------ */
 
 /* Report that @request is still waiting after @timeout_ms, and for what. */
 void tag_report_silence(struct tag_channel *ch,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * tag_rendezvous.c —— 第 8 阶段（四）：大消息，RTS → RDMA READ → FIN
+ * tag_rendezvous.c —— 第 8 阶段（三）：大消息，RTS → RDMA READ → FIN
  *
  * 大消息若也走 eager，就要在环里占很大的格子，还要多拷一次；没人要的时候更糟，整条都
  * 得存着。rendezvous 反过来：发送方只报一声“我这里有 N 字节，地址与 rkey 如下”（RTS），
@@ -46,15 +46,6 @@ static int register_buffer(struct tag_channel *ch, struct tag_request *request,
 					       request->length, access, err),
 			   "ibv_reg_mr(%llu bytes for a rendezvous)",
 			   (unsigned long long)request->length);
-}
-
-int tag_release_buffer(struct tag_request *request)
-{
-	int err = request->mr ? ibv_dereg_mr(request->mr) : 0;
-
-	request->mr = NULL;
-	return err ? verb_failed(err, explain_destroy(err), "ibv_dereg_mr()")
-		   : 0;
 }
 
 // region rts
@@ -104,8 +95,8 @@ int tag_rendezvous_send(struct tag_channel *ch, struct tag_request *request)
 // endregion rts
 
 // region start
-int tag_rendezvous_start(struct tag_channel *ch, struct tag_request *request,
-			 const struct tag_unexpected *rts)
+void tag_rendezvous_start(struct tag_channel *ch, struct tag_request *request,
+			  const struct tag_unexpected *rts)
 {
 	request->tag = rts->message.tag;
 	request->length = rts->message.length;
@@ -119,7 +110,6 @@ int tag_rendezvous_start(struct tag_channel *ch, struct tag_request *request,
 	/* 取不了（buffer 太短、注册不了）也要回 FIN，否则发送方会一直等。*/
 	tag_list_append(request->outcome ? &ch->to_finish : &ch->to_read,
 			&request->node);
-	return 0;
 }
 // endregion start
 

@@ -25,6 +25,7 @@ packages_of() {
 		libc6-dev C headers and static libc (the VM's agent)
 		libibverbs-dev verbs headers and library
 		libjansson-dev JSON, for --json
+		libucx-dev UCX headers and libraries
 		END
 		;;
 	lab)
@@ -63,6 +64,7 @@ packages_of() {
 		cat <<-'END'
 		iperf3 TCP throughput, for the NCCL net plugin
 		sockperf TCP latency, for the same
+		ucx-utils ucx_perftest, for tag matching
 		END
 		;;
 	esac

@@ -34,6 +34,12 @@ resources 2
 qp_state  3
 tcp_sync  4
 transfer  5
+tag_match 8
+tag_link  8
+tag_rendezvous 8
+tag_flow  8
+tag_silence 8
+tag_channel 8
 json_line -
 laps      -
 net_plugin 6

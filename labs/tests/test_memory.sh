@@ -58,7 +58,7 @@ test_sanitizers() {
 			SPY_FAIL=$call:1:12 LD_PRELOAD=$asan_lib:build/spy.so \
 				run "$call" "$B/rdma_server" -e -q rxe0
 		done
-		for program in "$B"/0[1-7]-*; do
+		for program in "$B"/0[1-8]-*; do
 			name=${program##*/}
 			run "lesson.$name" "$program"
 			for mistake in $("$program" --help | awk "/^      [a-z]/ {print \$1}"); do
@@ -66,8 +66,8 @@ test_sanitizers() {
 			done
 		done
 	' || return 0
-	assertEquals "lessons" 7 "$(cat "$T"/lesson.*.rc | grep -cx 0)"
-	assertEquals "mistakes" 29 "$(cat "$T"/mistake.*.rc | grep -cx 1)"
+	assertEquals "lessons" 8 "$(cat "$T"/lesson.*.rc | grep -cx 0)"
+	assertEquals "mistakes" 35 "$(cat "$T"/mistake.*.rc | grep -cx 1)"
 	for name in once text ping events bw; do
 		assert_pair "$name"
 	done
@@ -111,7 +111,7 @@ test_valgrind() {
 		await listening_or_ended 18515 "$server_pid"
 		check once.client "$B/rdma_client" -q -t 60 127.0.0.1 rxe1
 		reap once.server once.client
-		for program in "$B"/0[1-7]-*; do
+		for program in "$B"/0[1-8]-*; do
 			[[ -x $program ]] || continue
 			check "${program##*/}" "$program"
 			reap "${program##*/}"
