@@ -42,8 +42,9 @@ say = @echo "  $(1)	$@"
 endif
 
 # What each program is made of; common/ comes to all of them as one library.
-PROGRAMS := rdma_server rdma_client tag_lat test_connection qp_explain \
-            qptrace-report faults
+# libs_NAME: libraries that only this one needs.
+PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
+            qp_explain qptrace-report faults
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
@@ -52,6 +53,9 @@ sources_test_connection := client/test_connection.c
 sources_qp_explain := labs/qp_explain.c
 sources_qptrace-report := $(wildcard labs/recorder/report_*.c)
 sources_faults := $(wildcard labs/faults/*.c)
+sources_ucx_echo := client/ucx_echo.c
+sources_sock_echo := client/sock_echo.c
+libs_ucx_echo := -lucp -lucs -lcrypto
 $(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
 
 # The teaching NCCL net plugin, and one whose handles differ between the API
@@ -68,7 +72,8 @@ define program
 $(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(sources_$(1))) \
 		$(BUILD)/librdma_common.a
 	$$(call say,LD)
-	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS)
+	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) \
+		$$(libs_$(1)) $$(LDLIBS)
 endef
 $(foreach p,$(PROGRAMS) $(LESSONS),$(eval $(call program,$(p))))
 

@@ -9,9 +9,9 @@
 #include "tcpx_flow.h"
 
 #include "deadline.h"
+#include "pattern.h"
 #include "report.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,53 +109,12 @@ int tcpx_flow_close(struct tcpx_flow *flow)
 /* ---- contents ----------------------------------------------------------- */
 
 // region pattern
-/*
- * 第 k 个 8 字节是 (种子 + k) 乘一个大奇数：每条消息、每个位置都不同，于是错位、
- * 串号、漏写都看得出来。测速时所有消息用同一个种子，省得测的是填充。
- */
+/* 每条消息的种子都不同（见 pattern.c）；测速时只用一个，省得测的是填充。*/
 static uint64_t seed_of(const struct tcpx_flow *flow, uint64_t message)
 {
 	if (flow->plan->mode != TCPX_CHECK)
 		return 0;
 	return ((uint64_t)flow->channel << 48) + (message << 24);
-}
-
-static uint64_t word(uint64_t seed, uint64_t k)
-{
-	return htole64((seed + k) * UINT64_C(0x9e3779b97f4a7c15));
-}
-
-static void fill(unsigned char *data, size_t size, uint64_t seed)
-{
-	uint64_t k = 0, w;
-
-	for (; size >= sizeof(w); size -= sizeof(w), data += sizeof(w)) {
-		w = word(seed, k++);
-		memcpy(data, &w, sizeof(w));
-	}
-	w = word(seed, k);
-	memcpy(data, &w, size);
-}
-
-/* 第一个不对的字节的位置；全对则返回 @size。*/
-static size_t first_wrong(const unsigned char *data, size_t size, uint64_t seed)
-{
-	unsigned char expected[sizeof(uint64_t)];
-	size_t at = 0;
-
-	for (uint64_t k = 0; at < size; k++, at += sizeof(expected)) {
-		size_t n = size - at < sizeof(expected) ? size - at
-							: sizeof(expected);
-		uint64_t w = word(seed, k);
-
-		memcpy(expected, &w, sizeof(w));
-		if (!memcmp(data + at, expected, n))
-			continue;
-		for (size_t i = 0; i < n; i++)
-			if (data[at + i] != expected[i])
-				return at + i;
-	}
-	return size;
 }
 // endregion pattern
 
@@ -182,7 +141,7 @@ static void prepare(struct tcpx_flow *flow, uint64_t message)
 		memcpy(data, TCPX_TEXT, flow->plan->size);
 	/* 测速：每个 buffer 只填一次。*/
 	else if (flow->plan->mode == TCPX_CHECK || message < flow->window)
-		fill(data, flow->plan->size, seed_of(flow, message));
+		pattern_fill(data, flow->plan->size, seed_of(flow, message));
 }
 
 static int arrived_wrong(const struct tcpx_flow *flow, uint64_t message,
@@ -219,7 +178,8 @@ static int check(const struct tcpx_flow *flow, uint64_t message)
 				     "bytes outside the buffer were written");
 	if (flow->plan->text)
 		return 0; /* 文本是给人看的，不核对 */
-	at = first_wrong(slot(flow, message), expected, seed_of(flow, message));
+	at = pattern_first_wrong(slot(flow, message), expected,
+				 seed_of(flow, message));
 	if (at == expected)
 		return 0;
 	snprintf(how, sizeof(how), "byte %zu of %llu differs", at,
