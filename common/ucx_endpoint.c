@@ -371,33 +371,6 @@ int send_obj(struct ucx_endpoint *ep, const void *data, uint64_t size)
 }
 // endregion send-obj
 
-/* 长度是对端说的：先看它合不合理，再去要内存。*/
-static int make_room(struct ucx_endpoint *ep, uint64_t size)
-{
-	if (size > ep->limits.max_object) {
-		report_error("the peer may be broken; --limit takes larger "
-			     "objects",
-			     "%s: it wants to send an object of %llu bytes, "
-			     "the limit is %llu",
-			     ep->peer, (unsigned long long)size,
-			     (unsigned long long)ep->limits.max_object);
-		return -EMSGSIZE;
-	}
-	if (ep->object && size <= ep->room)
-		return 0;
-	free(ep->object);
-	ep->room = size ? size : 1;
-	ep->object = malloc(ep->room);
-	if (ep->object)
-		return 0;
-	ep->room = 0;
-	report_error("lower --limit",
-		     "%s: no memory for an object of %llu "
-		     "bytes",
-		     ep->peer, (unsigned long long)size);
-	return -ENOMEM;
-}
-
 /* 每个对象都答复过了，此刻它没有欠我们什么。*/
 static int left_when_idle(const struct ucx_endpoint *ep)
 {
@@ -430,7 +403,7 @@ static int recv_length(struct ucx_endpoint *ep)
 
 static int recv_payload(struct ucx_endpoint *ep, uint64_t size)
 {
-	int rc = ucx_post_recv(ep, ep->object, size, "char[]");
+	int rc = ucx_post_recv(ep, ep->object.data, size, "char[]");
 
 	if (!rc)
 		rc = ucx_received(ep, size, ucx_deadline_for(ep, size),
@@ -448,12 +421,13 @@ int recv_obj(struct ucx_endpoint *ep, void **data, uint64_t *size)
 	int rc = recv_length(ep);
 
 	if (!rc)
-		rc = make_room(ep, ep->length_in);
+		rc = room_for(&ep->object, ep->length_in, ep->limits.max_object,
+			      ep->peer);
 	if (!rc)
 		rc = recv_payload(ep, ep->length_in);
 	if (rc)
 		return rc;
-	*data = ep->object;
+	*data = ep->object.data;
 	*size = ep->length_in;
 	return 0;
 }
@@ -568,7 +542,7 @@ static void free_endpoint(struct ucx_endpoint *ep)
 			     ep->peer, PURGE_MS / 1000);
 		return;
 	}
-	free(ep->object);
+	room_free(&ep->object);
 	free(ep);
 }
 

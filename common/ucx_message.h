@@ -10,6 +10,7 @@
 #ifndef COMMON_UCX_MESSAGE_H
 #define COMMON_UCX_MESSAGE_H
 
+#include "room.h"
 #include "task.h"
 #include "ucx_peer_info.h"
 #include "ucx_worker.h"
@@ -58,8 +59,7 @@ struct ucx_endpoint {
 	struct ucx_op sending, receiving, control;
 	struct ucx_ctrl_msg ctrl_in, ctrl_out;
 	uint64_t length_in, length_out;
-	void *object; /* that recv_obj() received last */
-	uint64_t room;
+	struct room object; /* that recv_obj() received last */
 };
 
 /*
