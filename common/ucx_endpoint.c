@@ -170,14 +170,17 @@ static int connect_once(struct ucx_endpoint *ep, const struct addrinfo *to,
 		.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
 		.sockaddr = { to->ai_addr, to->ai_addrlen },
 	};
+	ucs_status_t status = open_ep(ep, &params);
 	int rc;
 
-	*why = open_ep(ep, &params);
-	if (*why != UCS_OK)
-		return ucx_errno(*why);
-	rc = ucx_flush(ep, deadline);
-	*why = ep->lost != UCS_OK ? ep->lost : ep->sending.status;
-	return rc;
+	if (status == UCS_OK) {
+		rc = ucx_flush(ep, deadline);
+		if (rc == -ETIMEDOUT || rc == -EINTR)
+			return rc;
+		status = ep->lost != UCS_OK ? ep->lost : ep->sending.status;
+	}
+	*why = status;
+	return ucx_errno(status);
 }
 
 static int connect_failed(int rc, ucs_status_t why, const char *server,
@@ -223,12 +226,16 @@ static int try_until(struct ucx_endpoint **ep, const struct addrinfo *list,
 {
 	const struct ucx_endpoint blank = **ep;
 	const struct addrinfo *to = list;
+	int last = -ETIMEDOUT; /* 最后一次有结果的尝试：它说得出原因 */
 	int rc;
 
 	for (;;) {
 		rc = connect_once(*ep, to, deadline, why);
-		if (!rc || rc == -EINTR || rc == -ETIMEDOUT)
+		if (rc == -ETIMEDOUT)
+			return last;
+		if (!rc || rc == -EINTR)
 			return rc;
+		last = rc;
 		/* 失败的 ucp_ep 不能再用：关掉，从头再来一个。*/
 		free_endpoint(*ep);
 		*ep = malloc(sizeof(blank));
@@ -310,6 +317,14 @@ static int exchange_peer_info(struct ucx_endpoint *ep)
 	return rc ? rc : send_peer_info(ep, deadline);
 }
 
+/* 对端一拿到 tag 就可以发，比我们备好接收还早：这样的消息要留着，不是垃圾。*/
+static void expect_messages(struct ucx_endpoint *ep)
+{
+	ep->tags.msg_tag = ep->info_out.msg_tag;
+	ep->tags.ctrl_tag = ep->info_out.ctrl_tag;
+	ucx_add_tags(ep->worker, &ep->tags);
+}
+
 // region create-endpoint
 int create_endpoint(struct ucx_endpoint *ep)
 {
@@ -317,6 +332,8 @@ int create_endpoint(struct ucx_endpoint *ep)
 
 	/* 1  造两个独一无二的 tag：我要用它们收消息。*/
 	rc = ucx_generate_tags(ep->ep, &ep->info_out);
+	if (!rc)
+		expect_messages(ep);
 
 	/* 2  与对端交换：各自告诉对方“给我发消息时用这个 tag”。*/
 	if (!rc)
@@ -461,34 +478,6 @@ static void say_goodbye(struct ucx_endpoint *ep)
 		settle_until(ep, deadline);
 }
 
-/*
- * 对端发来、而我们没有收的消息，还躺在 worker 的 unexpected queue 里。用 0 字节的
- * buffer 去收，UCX 说 truncated，同时把它丢掉；不收，它就一直占着内存。
- */
-static void drop_unexpected(struct ucx_endpoint *ep, uint64_t tag)
-{
-	const ucp_request_param_t param = { 0 };
-	ucp_worker_h worker = ep->worker->worker;
-	ucp_tag_recv_info_t info;
-	ucp_tag_message_h message;
-	char nothing;
-
-	while ((message =
-			ucp_tag_probe_nb(worker, tag, UINT64_MAX, 1, &info))) {
-		ucs_status_ptr_t request = ucp_tag_msg_recv_nbx(
-			worker, &nothing, 0, message, &param);
-
-		if (UCS_PTR_IS_PTR(request))
-			ucp_request_free(request);
-	}
-}
-
-static void drop_all_unexpected(struct ucx_endpoint *ep)
-{
-	drop_unexpected(ep, ep->info_out.msg_tag);
-	drop_unexpected(ep, ep->info_out.ctrl_tag);
-}
-
 static void cancel(struct ucx_endpoint *ep, struct ucx_op *op)
 {
 	if (op->pending && op->request)
@@ -528,12 +517,9 @@ static void free_endpoint(struct ucx_endpoint *ep)
 {
 	cancel(ep, &ep->receiving);
 	cancel(ep, &ep->control);
-	if (ep->have_tags)
-		drop_all_unexpected(ep);
+	ucx_remove_tags(ep->worker, &ep->tags);
 	if (ep->ep)
 		close_ucp_ep(ep);
-	if (ep->have_tags)
-		drop_all_unexpected(ep);
 	if (has_pending(ep)) {
 		/* 宁可漏掉这块内存，也不能让 UCX 写进已经释放的地方。*/
 		report_error("this is a bug of UCX: restart when memory gets "

@@ -159,13 +159,14 @@ int ucx_report(const struct ucx_endpoint *ep, int rc, const char *what)
 		report_error("see the peer's own messages",
 			     "%s: %s: the peer has closed the connection",
 			     ep->peer, what);
+	else if (rc == -EMSGSIZE)
+		report_error("both sides must alternate send_obj and recv_obj",
+			     "%s: %s: a longer message came", ep->peer, what);
 	else if (ep->lost != UCS_OK)
 		ucx_failed(ep->lost, NULL, "%s: %s: the peer is gone", ep->peer,
 			   what);
 	else
-		ucx_failed(rc == -EMSGSIZE ? UCS_ERR_MESSAGE_TRUNCATED
-					   : UCS_ERR_IO_ERROR,
-			   NULL, "%s: %s", ep->peer, what);
+		ucx_failed(UCS_ERR_IO_ERROR, NULL, "%s: %s", ep->peer, what);
 	return rc;
 }
 

@@ -50,6 +50,7 @@ struct ucx_endpoint {
 	ucs_status_t lost; /* what the error handler was told; UCS_OK */
 	/* create_endpoint(): each side receives on its own tags. */
 	struct ucx_peer_info info_in, info_out;
+	struct ucx_tags tags; /* mine */
 	bool have_tags;
 	uint64_t msg_tag_send, msg_tag_recv;
 	uint64_t ctrl_tag_send, ctrl_tag_recv;

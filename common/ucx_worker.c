@@ -24,7 +24,7 @@
 #include <ucs/debug/log_def.h>
 #include <unistd.h>
 
-#define BUSY_POLLS 256 /* 看一次钟和信号要花的时间，抵得上好几次空转 */
+#define POLLS_A_LOOK 256 /* 这么多次 progress，看一次钟和信号 */
 
 /* ---- 出错时说什么 ------------------------------------------------------- */
 
@@ -153,18 +153,28 @@ warn_while_starting(const char *file, unsigned int line, const char *function,
  *
  * UCX 1.13 的 UD 会核对每个包 GRH 里的目的 GID；在 RoCE v2 的 IPv4 上，它从
  * wc.sl 里读 RoCE 的版本，mlx5 这样填，rxe 不填，于是每个包都被丢掉，建连就永远
- * 挂着。第 08 课讲怎样查出来的。用户自己设了值就听用户的。
+ * 挂着。第 08 课讲怎样查出来的。
  */
-static void allow_rxe(void)
+static bool have_rxe(void)
 {
-	static const char *const key = "UCX_UD_VERBS_ETH_DGID_CHECK";
 	glob_t found;
 
-	if (!getenv(key) &&
-	    !glob("/sys/class/infiniband/*/parent", 0, NULL, &found)) {
-		setenv(key, "n", 1);
-		globfree(&found);
-	}
+	if (glob("/sys/class/infiniband/*/parent", 0, NULL, &found))
+		return false;
+	globfree(&found);
+	return true;
+}
+
+/*
+ * ucp_config_modify 只管 UCP 这一层；UCT（各个 transport）的设置，UCX 1.13 只从
+ * 环境变量里读。用户自己设了值（setenv 的第三个参数 0），就听用户的。
+ */
+static void set_transport_options(void)
+{
+	if (have_rxe())
+		setenv("UCX_UD_VERBS_ETH_DGID_CHECK", "n", 0);
+	/* 没有它，server 重启后一分钟内 bind 会因 TIME_WAIT 而失败。*/
+	setenv("UCX_TCP_CM_REUSEADDR", "y", 0);
 }
 
 // region ucx-config
@@ -172,7 +182,7 @@ static ucs_status_t read_config(ucp_config_t **config)
 {
 	ucs_status_t status;
 
-	allow_rxe();
+	set_transport_options();
 	status = ucp_config_read(NULL, NULL, config);
 	if (status != UCS_OK)
 		return status;
@@ -183,14 +193,65 @@ static ucs_status_t read_config(ucp_config_t **config)
 	 */
 	if (!getenv("UCX_MAX_RNDV_RAILS") && !getenv("UCX_MAX_RNDV_LANES"))
 		status = ucp_config_modify(*config, "MAX_RNDV_RAILS", "1");
-	/* 没有它，server 重启后一分钟内 bind 会因 TIME_WAIT 而失败。*/
-	if (status == UCS_OK && !getenv("UCX_TCP_CM_REUSEADDR"))
-		status = ucp_config_modify(*config, "TCP_CM_REUSEADDR", "y");
 	if (status != UCS_OK)
 		ucp_config_release(*config);
 	return status;
 }
 // endregion ucx-config
+
+/* ---- 没有人要的消息 ----------------------------------------------------- */
+
+void ucx_add_tags(struct ucx_worker *w, struct ucx_tags *tags)
+{
+	tags->next = w->tags;
+	w->tags = tags;
+}
+
+void ucx_remove_tags(struct ucx_worker *w, struct ucx_tags *tags)
+{
+	struct ucx_tags **at = &w->tags;
+
+	while (*at && *at != tags)
+		at = &(*at)->next;
+	if (*at)
+		*at = tags->next;
+}
+
+static bool is_wanted(const struct ucx_worker *w, ucp_tag_t tag)
+{
+	for (const struct ucx_tags *t = w->tags; t; t = t->next)
+		if (tag == t->msg_tag || tag == t->ctrl_tag)
+			return true;
+	return false;
+}
+
+// region drop-strays
+/*
+ * 消息到了而没有匹配的接收，UCX 就把它留在 unexpected queue 里，没有上限，也没有
+ * 期限。对端断开之前发出的消息、或故意用没人要的 tag 发来的，会一直占着内存。用 0
+ * 字节的 buffer 去收：UCX 说 truncated，同时把它丢掉。
+ *
+ * mask 为 0 匹配任何 tag，给出最老的一条。它若有主，就停下：主人很快会来收走。
+ */
+static void drop_strays(struct ucx_worker *w)
+{
+	const ucp_request_param_t param = { 0 };
+	ucp_tag_recv_info_t info;
+	ucp_tag_message_h message;
+	ucs_status_ptr_t request;
+	char nothing;
+
+	while (ucp_tag_probe_nb(w->worker, 0, 0, 0, &info) &&
+	       !is_wanted(w, info.sender_tag)) {
+		message = ucp_tag_probe_nb(w->worker, info.sender_tag,
+					   UINT64_MAX, 1, &info);
+		request = ucp_tag_msg_recv_nbx(w->worker, &nothing, 0, message,
+					       &param);
+		if (UCS_PTR_IS_PTR(request))
+			ucp_request_free(request);
+	}
+}
+// endregion drop-strays
 
 /* ---- context 与 worker -------------------------------------------------- */
 
@@ -198,7 +259,7 @@ static const char *env_or(const char *name, const char *otherwise)
 {
 	const char *value = getenv(name);
 
-	return value && *value ? value : otherwise;
+	return value ? value : otherwise;
 }
 
 // region ucx-context
@@ -282,8 +343,10 @@ int ucx_open(struct ucx_worker *w, bool busy)
 
 void ucx_close(struct ucx_worker *w)
 {
-	if (w->worker)
+	if (w->worker) {
+		drop_strays(w);
 		ucp_worker_destroy(w->worker);
+	}
 	if (w->context)
 		ucp_cleanup(w->context);
 	w->worker = NULL;
@@ -292,34 +355,38 @@ void ucx_close(struct ucx_worker *w)
 
 /* ---- progress ----------------------------------------------------------- */
 
-/* 一直空转：延迟最小，一个 CPU 全占。*/
-static int look_again(struct ucx_worker *w, int64_t deadline)
-{
-	if (++w->polls % BUSY_POLLS)
-		return 0;
-	if (stop_requested())
-		return -EINTR;
-	return deadline_passed(deadline) ? -ETIMEDOUT : 0;
-}
-
 // region progress
 int ucx_progress(struct ucx_worker *w, int64_t deadline)
 {
 	ucs_status_t status;
 
-	if (ucp_worker_progress(w->worker))
+	/* 看钟比空转贵，不必每次都看；可是也不能总有事做就永远不看。*/
+	if (++w->polls % POLLS_A_LOOK == 0) {
+		if (stop_requested())
+			return -EINTR;
+		if (deadline_passed(deadline))
+			return -ETIMEDOUT;
+		drop_strays(w);
+	}
+	if (ucp_worker_progress(w->worker) || w->busy)
 		return 0;
-	if (w->busy)
-		return look_again(w, deadline);
+	drop_strays(w);
 	/*
-	 * 睡之前必须 arm：“从现在起有事就让 efd 可读”。若在上一行与这一行之间
-	 * 已经来了事件，arm 会返回 BUSY：不能睡，否则这个事件就再也叫不醒我们。
+	 * 睡之前必须 arm：“从现在起有事就让 efd 可读”。有事还没处理完，它返回
+	 * BUSY，不能睡。
 	 */
 	status = ucp_worker_arm(w->worker);
 	if (status == UCS_ERR_BUSY)
 		return 0;
 	if (status != UCS_OK)
 		return ucx_failed(status, NULL, "ucp_worker_arm()");
+	/*
+	 * arm 之后再看一眼：verbs 的 CQ 只为 arm 之后到的 completion 发事件，恰好
+	 * 在上面的 progress 与 arm 之间到的，谁也不会来叫醒我们（第 05 课的
+	 * ibv_req_notify_cq 也是这样：先 arm，再 poll，再睡）。
+	 */
+	if (ucp_worker_progress(w->worker))
+		return 0;
 	return wait_fd(w->efd, POLLIN, deadline);
 }
 // endregion progress

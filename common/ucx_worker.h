@@ -19,6 +19,12 @@
 #include <stdint.h>
 #include <ucp/api/ucp.h>
 
+/* Tags that messages may come with: somebody will receive them. */
+struct ucx_tags {
+	uint64_t msg_tag, ctrl_tag;
+	struct ucx_tags *next;
+};
+
 /* Zero it before use. */
 struct ucx_worker {
 	ucp_context_h context; /* UCX as configured: transports, devices */
@@ -26,8 +32,8 @@ struct ucx_worker {
 	int efd;	       /* readable when there is progress to make */
 	bool busy;	       /* poll all the time, never sleep */
 	bool debug;	       /* UCXPY_LOG_LEVEL is DEBUG */
-	unsigned int polls;    /* without anything, since the last look at */
-			       /* clock and signals (busy) */
+	unsigned int polls;    /* calls of ucx_progress() */
+	struct ucx_tags *tags; /* of all endpoints */
 };
 
 /*
@@ -43,6 +49,13 @@ void ucx_close(struct ucx_worker *w);
  * requested): not reported.
  */
 int ucx_progress(struct ucx_worker *w, int64_t deadline);
+
+/*
+ * Take messages with these tags, or no longer. Those with tags that nobody has
+ * are thrown away when there is nothing else to do: UCX would keep them for ever.
+ */
+void ucx_add_tags(struct ucx_worker *w, struct ucx_tags *tags);
+void ucx_remove_tags(struct ucx_worker *w, struct ucx_tags *tags);
 
 /*
  * Report that a UCX call failed with @status: "CALL: NAME: cause", and what to do
