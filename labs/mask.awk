@@ -25,6 +25,8 @@ function volatile(token, before, after) {
 	}
 	if (token ~ /^[0-9]+$/ && (unit(after) || before ~ timed "$"))
 		return "#"
+	if (token ~ /^[1-9][0-9]*$/ && before ~ counter "$")
+		return "#" # but none at all is worth knowing
 	if (token ~ /^[0-9]+$/ && before ~ /[0-9]\.[0-9]+\.[0-9]+:$/)
 		return "#" # a TCP port after an address
 	if (token ~ /^[0-9]+(ns|us|ms|s)$/ ||
@@ -59,6 +61,7 @@ function masked(s, out, token, tail) {
 BEGIN {
 	secret = "(psn|PSN|[lr]key|LKEY|RKEY|addr|pid|PID|[lr]_key)[\" :=]*"
 	constant = "(magic|mask|flags|access|wr_id|version)[\" :=]*"
+	counter = "(sent_pkts|rcvd_pkts|rdma_sends|rdma_recvs)[\" :=]*"
 	timed = "_(ns|us|ms|s|secs?|seconds)[\" :=]*"
 }
 /^\$ / || /^> / { print; next }
