@@ -77,10 +77,11 @@ static struct explanation is_ipv4(const struct forty *f,
 		      "instead of a GRH there are 20 undefined bytes and an "
 		      "IPv4 header, so the 16 bytes of dgid are no GID");
 	also_seen(&why, "bytes 20 to 39: IPv4, %s -> %s", from, to);
-	also_seen(&why,
-		  "wc.sl %u: mlx5 puts the packet type there (2: IPv4), other "
-		  "devices do not",
-		  wc->sl);
+	also_seen(
+		&why,
+		"wc.sl %u: mlx5 puts the packet type there (2: IPv4), rxe and "
+		"irdma leave it 0",
+		wc->sl);
 	return why;
 }
 

@@ -56,7 +56,7 @@ packages_of() {
 		nftables a firewall for the doctor to find
 		libclang-rt-14-dev sanitizers for clang
 		rdmacm-utils rping, for the recorder to record
-		ucx-utils ucx_perftest, for the same
+		ucx-utils ucx_perftest, for the same, and for lesson 08
 		chromium opens the recorder's report
 		END
 		;;

@@ -220,6 +220,7 @@ test_check_catches_output_drift() {
 	drifts '4096 bytes' '4097 bytes'
 	drifts 'hop_limit 64' 'hop_limit 63'
 	drifts 'PSN 0x1a2b3c' 'PSN none'
+	drifts 'rcvd_pkts 7' 'rcvd_pkts 0'
 	drifts ' 11  qp_num   00 00 00 11' ' 11  qp_num   00 00 00 12'
 }
 
@@ -235,6 +236,7 @@ test_check_bears_volatile_values() {
 	stays 'took 12µs (12us)' 'took 900µs (7us)'
 	stays '1234 MB/s, 12MiB/s, 3 Gbit/s' '99 MB/s, 120MiB/s, 4 Gbit/s'
 	stays 'pid 123 comm a' 'pid 45678 comm a'
+	stays 'sent_pkts 7, rdma_recvs 12' 'sent_pkts 11, rdma_recvs 3'
 	stays ' 31  psn       00 1a 2b 3c' ' 31  psn       00 ff 12 99'
 }
 

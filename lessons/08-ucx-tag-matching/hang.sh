@@ -34,19 +34,15 @@ die() {
 # wrong CAUSE
 wrong() { die 2 "$1" "hang.sh --help"; }
 
-# value_of OPTION VALUE...
-value_of() {
-	(($# >= 2)) || wrong "$1 needs a value"
-	echo "$2"
-}
-
 parse() {
 	seconds=20 trace='' log='' settings=()
 	while (($#)); do
 		case $1 in
-		--seconds) seconds=$(value_of "$@") && shift ;;
-		--trace) trace=$(value_of "$@") && shift ;;
-		--log) log=$(value_of "$@") && shift ;;
+		--seconds | --trace | --log)
+			(($# >= 2)) || wrong "$1 needs a value"
+			declare -g "${1#--}=$2"
+			shift
+			;;
 		-h | --help) usage && exit 0 ;;
 		-*) wrong "there is no option $1" ;;
 		[A-Za-z_]*=*) settings+=("$1") ;;
@@ -84,7 +80,9 @@ counted() {
 perftest() {
 	local device=$1
 	shift
-	env "${settings[@]}" "UCX_NET_DEVICES=$device:1" "$@" >"$work/$device.out" 2>&1 &
+	# stderr: what is in stdout's buffer would be lost with the process.
+	env UCX_LOG_FILE=stderr "${settings[@]}" "UCX_NET_DEVICES=$device:1" \
+		"$@" >"$work/$device.out" 2>&1 &
 }
 
 # A server takes one connection only, so look instead of knocking.
