@@ -92,7 +92,7 @@ test_the_channel_on_rxe() {
 		rnr >"$T/rnr.after"
 	' || return 0
 	assertEquals "$(out_of unit) $(err_of unit)" 0 "$(rc_of unit)"
-	assert_in "$(out_of unit)" '^10 tests, 0 failures$'
+	assert_in "$(out_of unit)" '^11 tests, 0 failures$'
 	# Limits and credits were used, not only there.
 	assert_in "$(out_of unit)" '^random: .* [1-9][0-9]* left in the ring'
 	assert_in "$(out_of unit)" \
@@ -125,22 +125,20 @@ test_two_processes() {
 	local size
 	in_lab '
 		eval "$LATENCY"
-		for size in 0 1 12 8191 8192 8193; do
+		for size in 0 8192 8193; do
 			latency "s$size" -q : -j -n 10 -s "$size"
 		done
 		latency s4194304 -q : -j -n 1 -s 4194304
-		latency small -q -e 16 : -j -e 16 -n 50 -s 17
-		latency loud : -n 3
+		latency small -q -e 16 : -n 3 -e 16 -s 17
 	' || return 0
-	for size in 0 1 12 8191 8192 8193 4194304; do
+	for size in 0 8192 8193 4194304; do
 		assert_pair "s$size"
 		assertEquals "$size" "$(json "s$size.client" .size)"
 		assertEquals true "$(json "s$size.client" \
 			'.half_round_trip_us.median > 0 and .mode == "pingpong"')"
 	done
 	assert_pair small
-	assert_pair loud
-	assert_in "$(out_of loud.client)" '^3 round trips of 64 bytes: half'
+	assert_in "$(out_of small.client)" '^3 round trips of 17 bytes: half'
 }
 
 test_ends_that_are_not_good() {
@@ -232,7 +230,7 @@ test_with_sanitizers() {
 		export ASAN_OPTIONS=exitcode=99:detect_leaks=1
 		export UBSAN_OPTIONS=exitcode=99:print_stacktrace=1
 		run unit timeout 120 "$T/unit" rxe0 rxe1 truncation random many \
-			cancel bad-memory close-early lies false-credits
+			order cancel bad-memory close-early lies false-credits
 		latency small -q : -q -n 20
 		latency big -q : -q -n 3 -s 100000
 		latency_server killed.server -q rxe0
@@ -259,7 +257,7 @@ test_with_valgrind() {
 		run unit timeout 120 valgrind -q --leak-check=full \
 			--show-leak-kinds=definite,indirect \
 			--errors-for-leak-kinds=definite,indirect \
-			--error-exitcode=9 "$T/unit" rxe0 rxe1 cancel bad-memory
+			--error-exitcode=9 "$T/unit" rxe0 rxe1 cancel
 	' || return 0
 	assertEquals "$(err_of unit)" 0 "$(rc_of unit)"
 	assert_not_in "$(err_of unit)" '^==[0-9]+=='
