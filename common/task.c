@@ -65,6 +65,7 @@ static void enter(unsigned int high, unsigned int low)
 	struct task *task =
 		(struct task *)(((uintptr_t)high << 16 << 16) | low);
 
+	task->woken = false; /* 叫它开始的那一次 */
 	task->run(task, task->arg);
 	task->ended = true; /* 返回后，uc_link 会回到 tasks_run() */
 }

@@ -25,7 +25,8 @@ packages_of() {
 		libc6-dev C headers and static libc (the VM's agent)
 		libibverbs-dev verbs headers and library
 		libjansson-dev JSON, for --json
-		libucx-dev UCX headers and libraries
+		libucx-dev UCX, for tag matching
+		libssl-dev SHA-1, for UCX-Py's tags
 		END
 		;;
 	lab)

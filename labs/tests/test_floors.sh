@@ -29,6 +29,9 @@ explain_wc 0
 explain_silence 0
 explain_grh 0
 lesson    0
+pattern   0
+task      8
+room      8
 device    1
 resources 2
 qp_state  3
@@ -51,6 +54,11 @@ measure   -
 options   -
 outcome   -
 tcpx_options -
+ucx_peer_info 8
+ucx_worker 8
+ucx_message 8
+ucx_endpoint 8
+echo      -
 '
 
 oneTimeSetUp() {

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+/*
+ * unit_ucx.c —— ucx_peer_info 与 task 的已知答案
+ *
+ * 期望值由 Python 3 算出：hashlib.sha1(repr(args).encode()).hexdigest()[:16]，以及
+ * repr(bytes)。
+ */
+#include "deadline.h"
+#include "task.h"
+#include "ucx_peer_info.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int bad;
+
+static void want(const char *what, int right)
+{
+	printf("%s %s\n", right ? "ok" : "WRONG", what);
+	bad |= !right;
+}
+
+static void check_hash(void)
+{
+	uint64_t hash = 0, most = 0;
+
+	want("hash64bits(1, 2)", !ucx_checksum(1, 2, &hash) &&
+					 hash == UINT64_C(0x90cdbfffd8597bef));
+	want("the largest tags", !ucx_checksum(UINT64_MAX, 0, &most) &&
+					 most == UINT64_C(0xeae60771dfcb3625));
+	want("the text of a tag",
+	     !ucx_hash64bits("('msg_tag', b'abc', 123)", &hash) &&
+		     hash == UINT64_C(0xcbe0922b61184f1e));
+}
+
+static void check_repr(void)
+{
+	static const struct {
+		const char *bytes;
+		size_t n;
+		const char *repr;
+	} rows[] = {
+		{ "", 0, "b''" },
+		{ "abc", 3, "b'abc'" },
+		{ "\0\x01\x7f\x80\xff", 5, "b'\\x00\\x01\\x7f\\x80\\xff'" },
+		{ "\t\n\r\\", 4, "b'\\t\\n\\r\\\\'" },
+		{ "it's", 4, "b\"it's\"" },
+		{ "\"", 1, "b'\"'" },
+		{ "'\"", 2, "b'\\'\"'" },
+		{ "\a\v ~", 4, "b'\\x07\\x0b ~'" },
+	};
+	char out[64];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		want(rows[i].repr,
+		     !strcmp(rows[i].repr,
+			     python_bytes_repr(
+				     out, (const unsigned char *)rows[i].bytes,
+				     rows[i].n)));
+}
+
+static void check_tags(void)
+{
+	struct ucx_peer_info a, b;
+
+	want("two sets of tags",
+	     !ucx_generate_tags(&a, &a) && !ucx_generate_tags(&a, &b));
+	want("no two are the same", a.msg_tag != b.msg_tag &&
+					    a.ctrl_tag != b.ctrl_tag &&
+					    a.msg_tag != a.ctrl_tag);
+	want("a good checksum", !ucx_check_peer_info(&a, "peer"));
+	a.ctrl_tag ^= 1;
+	want("a bad one", ucx_check_peer_info(&a, "peer") == -EPROTO);
+	want("24 bytes", sizeof(a) == 24);
+}
+
+struct trace {
+	struct task_list *list;
+	char text[64];
+	struct task *waits;
+};
+
+static void note(struct trace *t, const char *what)
+{
+	strcat(t->text, what);
+}
+
+static void later(struct task *self, void *arg)
+{
+	struct trace *t = arg;
+
+	note(t, "c");
+	t->waits = self;
+	note(t, task_wait(self, INT64_MAX) ? "x" : "d");
+}
+
+static void first(struct task *self, void *arg)
+{
+	struct trace *t = arg;
+
+	note(t, "a");
+	task_start(t->list, later, t);
+	note(t, task_wait(self, deadline_in_ms(20)) == -ETIMEDOUT ? "b" : "x");
+	task_wake(t->waits);
+	task_wake(self); /* 等待之前就被叫醒：不能丢 */
+	note(t, task_wait(self, INT64_MAX) ? "x" : "e");
+}
+
+static void check_tasks(void)
+{
+	struct task_list list = { 0 };
+	struct trace t = { .list = &list };
+
+	want("nothing to run", !tasks_run(&list));
+	want("a start", !task_start(&list, first, &t));
+	while (tasks_run(&list))
+		;
+	want("both wait", list.count == 2 && !strcmp(t.text, "ac"));
+	want("a deadline", tasks_deadline(&list) < INT64_MAX);
+	tasks_expire(&list);
+	want("not yet", !tasks_run(&list));
+	deadline_sleep_ms(30, INT64_MAX);
+	tasks_expire(&list);
+	while (tasks_run(&list))
+		;
+	want(t.text, list.count == 0 && (!strcmp(t.text, "acbed") ||
+					 !strcmp(t.text, "acbde")));
+}
+
+int main(void)
+{
+	check_hash();
+	check_repr();
+	check_tags();
+	check_tasks();
+	return bad;
+}
