@@ -90,15 +90,17 @@ $(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) $(SAN) -fPIC \
 		-fvisibility=hidden -shared -o $@ $(filter %.c,$^)
 
-# The recorder is preloaded into anything: it shows nothing but verbs, and brings
-# no library along (the program's own libibverbs is the one to talk to).
+# The recorder is preloaded into anything: it shows nothing but what it wraps, and
+# brings no library along (the program's own libibverbs is the one to talk to).
+# Always -O2: dlsym's wrapper has to pass calls on without a trace (dl.c).
 TRACE := $(filter-out labs/recorder/report_%,$(wildcard labs/recorder/*.c)) \
-         $(wildcard common/explain*.c common/qp_table*.c) common/report.c common/verbs_names.c
+         $(filter-out common/explain_switch.c,$(wildcard common/explain*.c)) \
+         $(wildcard common/qp_table*.c) common/report.c common/verbs_names.c
 $(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h) \
 		labs/recorder/qptrace.map
 	@mkdir -p $(@D)
 	$(call say,SO)
-	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) -fPIC \
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) -O2 $(WARNINGS) -fPIC \
 		-fvisibility=hidden -shared -Wl,-z,defs \
 		-Wl,--version-script=labs/recorder/qptrace.map -o $@ \
 		$(filter %.c,$^)

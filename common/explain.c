@@ -8,6 +8,7 @@
  *
  * 这个文件是底座：怎样造一条解释、怎样印出来。各类调用各有一个文件：
  *
+ *	explain_switch.c     RDMA_EXPLAIN=0 关掉解释
  *	explain_net.c        内核的路由表与邻居表怎么看一个地址（netlink）
  *	explain_peer.c       对端的 QP 若就在本机的内核里，看一眼它
  *	explain_path.c       RTR 的地址检查：GID、网卡、路由、邻居
@@ -27,18 +28,10 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* rxe 在 ibv_query_device 里报的厂商号：三个字节全 1，真网卡没有这个号。*/
 #define RXE_VENDOR_ID 0xffffff
-
-bool explain_is_on(void)
-{
-	const char *value = getenv("RDMA_EXPLAIN");
-
-	return !value || strcmp(value, "0") != 0;
-}
 
 const char *explain_next(char out[EXPLAIN_NEXT_SIZE],
 			 const struct explanation *why)

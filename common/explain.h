@@ -137,6 +137,10 @@ struct explain_side {
 	int attr_mask;		 /* what is valid in attr */
 };
 
+/* ibv_modify_qp(@attr, @attr_mask) has succeeded: @side was told that, too. */
+void explain_side_learn(struct explain_side *side,
+			const struct ibv_qp_attr *attr, int attr_mask);
+
 /*
  * Two ends that are meant for each other: QPN, PSN, GID, path MTU, READ depth.
  * What does not match, the worst first: at most @most, returns how many.

@@ -276,6 +276,29 @@ size_t explain_accepted(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 
 /* ---- 两端 ----------------------------------------------------------------- */
 
+/* 逐项照 mask 抄，不抄整个结构：没有位的成员是没有初始化的。*/
+void explain_side_learn(struct explain_side *side,
+			const struct ibv_qp_attr *attr, int attr_mask)
+{
+#define LEARN(bit, member)                                \
+	do {                                              \
+		if (attr_mask & (bit))                    \
+			side->attr.member = attr->member; \
+	} while (0)
+	LEARN(IBV_QP_STATE, qp_state);
+	LEARN(IBV_QP_ACCESS_FLAGS, qp_access_flags);
+	LEARN(IBV_QP_QKEY, qkey);
+	LEARN(IBV_QP_AV, ah_attr);
+	LEARN(IBV_QP_PATH_MTU, path_mtu);
+	LEARN(IBV_QP_DEST_QPN, dest_qp_num);
+	LEARN(IBV_QP_RQ_PSN, rq_psn);
+	LEARN(IBV_QP_SQ_PSN, sq_psn);
+	LEARN(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	LEARN(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+#undef LEARN
+	side->attr_mask |= attr_mask;
+}
+
 /* 一个方向：a 发，b 收。*/
 struct direction {
 	const struct explain_side *from, *to;

@@ -10,6 +10,7 @@
 #include "faults.h"
 #include "report.h"
 
+#include <errno.h>
 #include <regex.h>
 #include <signal.h>
 #include <stdio.h>
@@ -100,6 +101,8 @@ static void run_here(const struct fault *fault)
 
 	if (!rig)
 		_exit(WRONG_USE);
+	/* labs/qptrace 的记录以此为名：每个故障是一个进程，一份记录。*/
+	program_invocation_short_name = strdup(fault->name);
 	alarm(LIMIT_S);
 	rig_prepare(rig, fault->ready);
 	fault->run(rig);
@@ -143,9 +146,9 @@ static int list_faults(void)
 {
 	for (size_t g = 0; g < N_GROUPS; g++)
 		for (const struct fault *f = groups[g]; f->name; f++)
-			report_result("%s\t%s\t%s", f->name,
-				      f->fresh ? "fresh" : "shared",
-				      f->mistake);
+			report_result("%s\t%s\t%s\t%s", f->name,
+				      f->fresh ? "fresh" : "shared", f->mistake,
+				      f->cause);
 	return report_flush() ? 1 : 0;
 }
 

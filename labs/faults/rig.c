@@ -228,41 +228,13 @@ struct step step_state(enum ibv_qp_state state)
 			      .mask = IBV_QP_STATE };
 }
 
-/* 这一端被告知的一切，逐步累积：解释器要拿它与另一端交叉比较。*/
-static void remember(struct end *end, const struct step *step)
-{
-	struct ibv_qp_attr *told = &end->side.attr;
-	const struct ibv_qp_attr *new = &step->attr;
-	const int mask = step->mask;
-
-	if (mask & IBV_QP_ACCESS_FLAGS)
-		told->qp_access_flags = new->qp_access_flags;
-	if (mask & IBV_QP_QKEY)
-		told->qkey = new->qkey;
-	if (mask & IBV_QP_AV)
-		told->ah_attr = new->ah_attr;
-	if (mask & IBV_QP_PATH_MTU)
-		told->path_mtu = new->path_mtu;
-	if (mask & IBV_QP_DEST_QPN)
-		told->dest_qp_num = new->dest_qp_num;
-	if (mask & IBV_QP_RQ_PSN)
-		told->rq_psn = new->rq_psn;
-	if (mask & IBV_QP_SQ_PSN)
-		told->sq_psn = new->sq_psn;
-	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
-		told->max_rd_atomic = new->max_rd_atomic;
-	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
-		told->max_dest_rd_atomic = new->max_dest_rd_atomic;
-	end->side.attr_mask |= mask;
-}
-
 void do_step(struct end *end, const struct step *step)
 {
 	struct ibv_qp_attr attr = step->attr;
 
 	errno = ibv_modify_qp(end->qp, &attr, step->mask);
 	must(!errno, qp_state_name(attr.qp_state));
-	remember(end, step);
+	explain_side_learn(&end->side, &step->attr, step->mask);
 }
 
 void connect_ends(struct rig *rig)
@@ -308,7 +280,7 @@ void try_step(struct rig *rig, struct end *end, const struct step *step)
 				  EXPLAIN_MOST))
 		rig->why = all[0];
 	if (!err)
-		remember(end, step);
+		explain_side_learn(&end->side, &step->attr, step->mask);
 }
 
 void prepare_send(struct rig *rig, enum ibv_wr_opcode opcode, uint32_t length)

@@ -43,7 +43,11 @@ EXPORTED struct ibv_device **ibv_get_device_list(int *num_devices)
 		*num_devices = count;
 	LINE_NUMBER(&e.line, "count", count);
 	if (e.err)
-		event_explain(&e, unknown, "ibv_get_device_list()");
+		event_explain(&e, explain_device_list(e.err),
+			      "ibv_get_device_list()");
+	else if (!count)
+		event_explain(&e, explain_device_list(0),
+			      "ibv_get_device_list() finds no device");
 	writer_lock();
 	event_end(&e);
 	return list;
@@ -77,7 +81,7 @@ static void record_ports(struct ibv_context *context, uint32_t id)
 		LINE_NUMBER(&line, "lid", port.lid);
 		writer_lock();
 		writer_add(ring_stamp(), &line);
-		writer_commit();
+		writer_commit(false);
 	}
 }
 
@@ -280,18 +284,30 @@ EXPORTED struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 /* ---- MR ------------------------------------------------------------------- */
 
+/* @iova: 以它开头的地址在 SGE 与对端的 remote_addr 里指这个 MR。*/
 static void record_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
-		      const void *addr, size_t length, unsigned int access)
+		      const void *addr, size_t length, uint64_t iova,
+		      unsigned int access)
 {
+	struct object *object;
 	char flags[160];
 
 	access_text(flags, sizeof(flags), access);
 	if (e->err)
-		event_explain(e, explain_reg_mr(e->err),
+		event_explain(e,
+			      explain_reg_mr_call(pd, addr, length, (int)access,
+						  e->err),
 			      "ibv_reg_mr(%p, %zu bytes, %s)", addr, length,
 			      flags);
 	writer_lock();
-	object_add(OBJECT_MR, mr, pd->context);
+	object = object_add(OBJECT_MR, mr, pd->context);
+	if (object)
+		object->mr = (struct explain_mr){ .pd = pd,
+						  .addr = iova,
+						  .length = length,
+						  .lkey = mr->lkey,
+						  .rkey = mr->rkey,
+						  .access = (int)access };
 	line_add_object(&e->line, OBJECT_MR, mr);
 	line_add_object(&e->line, OBJECT_PD, pd);
 	LINE_HEX(&e->line, "addr", (uintptr_t)addr);
@@ -315,7 +331,8 @@ EXPORTED struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 		return real(pd, addr, length, access);
 	mr = real(pd, addr, length, access);
 	event_made(&e, mr);
-	record_mr(&e, mr, pd, addr, length, (unsigned int)access);
+	record_mr(&e, mr, pd, addr, length, (uintptr_t)addr,
+		  (unsigned int)access);
 	return mr;
 }
 
@@ -332,7 +349,7 @@ EXPORTED struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
 	mr = real(pd, addr, length, iova, access);
 	event_made(&e, mr);
 	LINE_HEX(&e.line, "iova", iova);
-	record_mr(&e, mr, pd, addr, length, (unsigned int)access);
+	record_mr(&e, mr, pd, addr, length, iova, (unsigned int)access);
 	return mr;
 }
 
@@ -350,7 +367,7 @@ EXPORTED struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 	mr = real(pd, addr, length, iova, access);
 	event_made(&e, mr);
 	LINE_HEX(&e.line, "iova", iova);
-	record_mr(&e, mr, pd, addr, length, access);
+	record_mr(&e, mr, pd, addr, length, iova, access);
 	return mr;
 }
 
@@ -368,8 +385,52 @@ EXPORTED struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 	event_made(&e, mr);
 	LINE_HEX(&e.line, "iova", iova);
 	LINE_NUMBER(&e.line, "dmabuf", fd);
-	record_mr(&e, mr, pd, NULL, length, (unsigned int)access);
+	record_mr(&e, mr, pd, NULL, length, iova, (unsigned int)access);
 	return mr;
+}
+
+/* 之后还用旧的范围去核对 SGE，就会冤枉它。*/
+static void change_mr(struct object *object, struct ibv_pd *pd,
+		      const void *addr, size_t length, int access, int flags)
+{
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		object->mr.pd = pd;
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		object->mr.access = access;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		object->mr.addr = (uintptr_t)addr;
+		object->mr.length = length;
+	}
+}
+
+EXPORTED int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
+			  void *addr, size_t length, int access)
+{
+	REAL(ibv_rereg_mr, "IBVERBS_1.1", IBV_REREG_MR_ERR_INPUT);
+	struct object *object;
+	struct event e;
+	int rc;
+
+	if (!event_begin(&e, "rereg_mr"))
+		return real(mr, flags, pd, addr, length, access);
+	rc = real(mr, flags, pd, addr, length, access);
+	event_returned(&e, rc ? errno : 0);
+	if (e.err)
+		event_explain(&e, unknown, "ibv_rereg_mr(flags 0x%x)",
+			      (unsigned int)flags);
+	LINE_HEX(&e.line, "flags", (unsigned int)flags);
+	LINE_HEX(&e.line, "lkey", mr->lkey);
+	LINE_HEX(&e.line, "rkey", mr->rkey);
+	writer_lock();
+	line_add_object(&e.line, OBJECT_MR, mr);
+	object = object_find(OBJECT_MR, mr);
+	if (object && !rc) {
+		object->mr.lkey = mr->lkey;
+		object->mr.rkey = mr->rkey;
+		change_mr(object, pd, addr, length, access, flags);
+	}
+	event_end(&e);
+	return rc;
 }
 
 /* ---- channel 与 CQ -------------------------------------------------------- */
@@ -430,7 +491,9 @@ EXPORTED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
 	cq = real(context, cqe, cq_context, channel, comp_vector);
 	event_made(&e, cq);
 	if (e.err)
-		event_explain(&e, explain_create_cq(e.err),
+		event_explain(&e,
+			      explain_create_cq_call(context, cqe, comp_vector,
+						     e.err),
 			      "ibv_create_cq(%s, cqe %d, comp_vector %d)",
 			      device_of(context), cqe, comp_vector);
 	record_cq(&e, cq, context, cqe);
@@ -466,7 +529,6 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 {
 	REAL(ibv_get_cq_event, "IBVERBS_1.1", -1);
 	struct ring *ring;
-	struct record *record;
 	int rc;
 
 	if (recorder_inside || recorder.control_only || !writer_ready())
@@ -479,11 +541,11 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 	atomic_store(&ring->sleeps, NULL);
 	if (rc)
 		return rc;
-	record = ring_slot(ring);
-	record->stamp = ring_stamp();
-	record->object = *cq;
-	record->kind = RECORD_CQ_EVENT;
-	ring_publish(ring);
+	ring_put(ring, (struct record){
+			       .stamp = ring_stamp(),
+			       .object = *cq,
+			       .kind = RECORD_CQ_EVENT,
+		       });
 	return 0;
 }
 
@@ -566,7 +628,7 @@ EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 	LINE_TEXT(&e.line, "dgid", gid);
 	LINE_NUMBER(&e.line, "port", attr->port_num);
 	if (e.err)
-		event_explain(&e, unknown,
+		event_explain(&e, explain_create_ah(pd, attr, e.err),
 			      "ibv_create_ah(port %u, is_global %u, GID index "
 			      "%u, to %s)",
 			      attr->port_num, attr->is_global,
@@ -606,6 +668,15 @@ static void add_element(struct line *line, const struct ibv_async_event *event)
 	}
 }
 
+/* 其余的（换了地址、SQ 排空……）是消息，不是失败：只写进记录。*/
+static bool is_bad_news(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_QP_FATAL ||
+	       type == IBV_EVENT_QP_REQ_ERR ||
+	       type == IBV_EVENT_QP_ACCESS_ERR || type == IBV_EVENT_PORT_ERR ||
+	       type == IBV_EVENT_DEVICE_FATAL;
+}
+
 EXPORTED int ibv_get_async_event(struct ibv_context *context,
 				 struct ibv_async_event *event)
 {
@@ -617,6 +688,11 @@ EXPORTED int ibv_get_async_event(struct ibv_context *context,
 		return rc;
 	LINE_TEXT(&e.line, "type", async_event_name(event->event_type));
 	LINE_TEXT(&e.line, "dev", device_of(context));
+	e.why = explain_async_event(event->event_type);
+	if (is_bad_news(event->event_type))
+		event_explain(&e, e.why, "asynchronous event %s of %s",
+			      async_event_name(event->event_type),
+			      device_of(context));
 	writer_lock();
 	add_element(&e.line, event);
 	event_end(&e);

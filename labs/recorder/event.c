@@ -7,10 +7,10 @@
  */
 #include "event.h"
 
+#include "format.h"
 #include "ring.h"
 #include "writer.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,38 +18,6 @@
 #define SAY_AT_MOST 3
 
 __thread int recorder_inside;
-
-static bool same_library(void *a, void *b)
-{
-	Dl_info x, y;
-
-	return dladdr(a, &x) && dladdr(b, &y) && x.dli_fbase == y.dli_fbase;
-}
-
-/*
- * 版本要对：libibverbs 里同一个名字有 1.0 与 1.1 两个版本，结构体布局都不同，拿错就
- * 崩溃。但排在我们后面的另一个 preload 多半没有版本，dlvsym 会跳过它：那是别人的
- * 东西，不能绕开，所以先看下一个是谁。
- * UCX 用 dlopen(RTLD_LOCAL) 载入插件，libibverbs 因此不在全局的查找范围里，
- * RTLD_NEXT 找不到它；但它已经在进程里，RTLD_NOLOAD 取得到句柄。
- */
-void *real_symbol(const char *name, const char *version)
-{
-	void *next = dlsym(RTLD_NEXT, name);
-	void *exact = dlvsym(RTLD_NEXT, name, version);
-	void *library;
-
-	if (next && !(exact && same_library(next, exact)))
-		return next;
-	if (!exact) {
-		library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
-		if (library)
-			exact = dlvsym(library, name, version);
-	}
-	if (!exact)
-		errno = ENOSYS;
-	return exact;
-}
 
 /*
  * libibverbs 的函数会互相调用（ibv_reg_mr 调 ibv_reg_mr_iova2），解释器自己也要
@@ -62,7 +30,6 @@ bool event_begin(struct event *event, const char *name)
 	recorder_inside++;
 	event->err = 0;
 	event->why.cause[0] = '\0';
-	event->why.next[0] = '\0';
 	event->end = 0;
 	event->saved_errno = errno;
 	line_start(&event->line, name);
@@ -108,9 +75,9 @@ static const char *how_failed(char *out, size_t size, int err)
 void event_explain(struct event *event, struct explanation why, const char *fmt,
 		   ...)
 {
-	char call[384], how[64], text[1200];
+	char call[384], how[64], text[3072];
 	va_list ap;
-	int n;
+	size_t n;
 
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);
@@ -122,11 +89,11 @@ void event_explain(struct event *event, struct explanation why, const char *fmt,
 	LINE_TEXT(&event->line, "call", call);
 	if (recorder.quiet || !say_again(call, event->err))
 		return;
-	n = snprintf(text, sizeof(text), "qptrace: %s%s: %s\n%s%s%s", call,
-		     how_failed(how, sizeof(how), event->err), why.cause,
-		     why.next[0] ? "qptrace:  next: " : "", why.next,
-		     why.next[0] ? "\n" : "");
-	writer_say(text, (size_t)n);
+	n = (size_t)snprintf(text, sizeof(text), "qptrace: %s%s: %s\n", call,
+			     how_failed(how, sizeof(how), event->err),
+			     why.cause);
+	n += next_as_text(text + n, sizeof(text) - n, "qptrace:", &why);
+	writer_say(text, n);
 }
 
 void event_end(struct event *event)
@@ -139,16 +106,14 @@ void event_end(struct event *event)
 		name = strerrorname_np(event->err);
 		LINE_TEXT(line, "errname", name ? name : "unknown");
 	}
-	if (event->why.cause[0]) {
-		LINE_TEXT(line, "cause", event->why.cause);
-		LINE_TEXT(line, "next", event->why.next);
-	}
+	format_why(line, &event->why);
 	if (event->end)
 		LINE_NUMBER(line, "dur",
 			    writer_time(event->end) -
 				    writer_time(event->stamp));
 	writer_add(event->stamp, line);
-	writer_commit();
+	/* 失败之后，程序往往就此结束。*/
+	writer_commit(event->err || event->why.cause[0]);
 	recorder_inside--;
 	errno = event->saved_errno;
 }

@@ -55,8 +55,8 @@ void event_explain(struct event *event, struct explanation why, const char *fmt,
 void event_end(struct event *event);
 
 /*
- * The symbol of the next library behind this one; of libibverbs if that was
- * loaded by dlopen() and nobody sees it. NULL: there is none (errno ENOSYS).
+ * dl.c: the symbol of the next library behind this one; of libibverbs if that
+ * was loaded by dlopen() and nobody sees it. NULL: there is none (errno ENOSYS).
  */
 void *real_symbol(const char *name, const char *version);
 

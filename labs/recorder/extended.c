@@ -13,6 +13,7 @@
 #include "hooks.h"
 #include "objects.h"
 #include "ring.h"
+#include "why.h"
 #include "writer.h"
 
 #include <errno.h>
@@ -81,31 +82,32 @@ static struct hook *add(const void *key)
 /* 没有要的字段，驱动可能不给读它的函数。*/
 static void record_current(const struct hook *h, struct ibv_cq_ex *cq)
 {
-	uint64_t has = h->wc_flags;
 	struct ring *ring = ring_mine();
-	struct record *record;
-	uint32_t qpn = RECORD_NO_QPN;
+	struct record r = {
+		.wr_id = cq->wr_id,
+		.object = cq,
+		.qpn = RECORD_NO_QPN,
+		.length = RECORD_NO_LENGTH,
+		.kind = RECORD_COMPLETION,
+		.status = (uint8_t)cq->status,
+	};
 
 	if (!ring)
 		return;
-	if ((has & IBV_WC_EX_WITH_QP_NUM) && cq->read_qp_num)
-		qpn = cq->read_qp_num(cq);
-	record = ring_slot(ring);
-	record->stamp = ring_stamp();
-	record->wr_id = cq->wr_id;
-	record->object = cq;
-	record->qpn = qpn;
-	record->length = RECORD_NO_LENGTH;
-	if ((has & IBV_WC_EX_WITH_BYTE_LEN) && cq->read_byte_len)
-		record->length = cq->read_byte_len(cq);
-	record->rkey = cq->status ? cq->read_vendor_err(cq) : 0;
-	record->flags = cq->status ? 0 : (uint16_t)cq->read_wc_flags(cq);
-	record->kind = RECORD_COMPLETION;
-	record->opcode = cq->status ? 0 : (uint8_t)cq->read_opcode(cq);
-	record->status = (uint8_t)cq->status;
-	ring_publish(ring);
+	if ((h->wc_flags & IBV_WC_EX_WITH_QP_NUM) && cq->read_qp_num)
+		r.qpn = cq->read_qp_num(cq);
+	if ((h->wc_flags & IBV_WC_EX_WITH_BYTE_LEN) && cq->read_byte_len)
+		r.length = cq->read_byte_len(cq);
+	if (cq->status) {
+		r.rkey = cq->read_vendor_err(cq);
+	} else {
+		r.flags = (uint16_t)cq->read_wc_flags(cq);
+		r.opcode = (uint8_t)cq->read_opcode(cq);
+	}
+	r.stamp = ring_stamp();
+	ring_put(ring, r);
 	if (cq->status != IBV_WC_SUCCESS)
-		completion_failed(ibv_cq_ex_to_cq(cq), qpn, cq->wr_id,
+		completion_failed(ibv_cq_ex_to_cq(cq), r.qpn, cq->wr_id,
 				  cq->status);
 }
 
@@ -175,10 +177,8 @@ static void publish(struct hook *h)
 {
 	struct ring *ring = ring_mine();
 
-	for (unsigned int i = 0; ring && i < h->count; i++) {
-		*ring_slot(ring) = h->pending[i];
-		ring_publish(ring);
-	}
+	for (unsigned int i = 0; ring && i < h->count; i++)
+		ring_put(ring, h->pending[i]);
 	h->count = 0;
 }
 
@@ -279,6 +279,7 @@ static void traced_set_ud(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn,
 	struct hook *h = find(qp);
 
 	current(h)->remote = qpn;
+	current(h)->rkey = qkey;
 	h->qp.wr_set_ud_addr(qp, ah, qpn, qkey);
 }
 
@@ -314,6 +315,7 @@ static void traced_set_sge(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr,
 	struct hook *h = find(qp);
 
 	current(h)->addr = addr;
+	current(h)->qpn = lkey;
 	current(h)->length = length;
 	current(h)->num_sge = 1;
 	h->qp.wr_set_sge(qp, lkey, addr, length);
@@ -328,6 +330,7 @@ static void traced_set_sge_list(struct ibv_qp_ex *qp, size_t count,
 	for (size_t i = 0; i < count; i++)
 		bytes += list[i].length;
 	current(h)->addr = count ? list[0].addr : 0;
+	current(h)->qpn = count ? list[0].lkey : 0;
 	current(h)->length = bytes;
 	current(h)->num_sge = (uint8_t)count;
 	h->qp.wr_set_sge_list(qp, count, list);
@@ -346,25 +349,15 @@ static int traced_complete(struct ibv_qp_ex *qp)
 {
 	struct hook *h = find(qp);
 	unsigned int count = h->count;
-	uint64_t wr_id = h->pending[0].wr_id;
-	struct ring *ring;
+	struct posted first;
 	int rc;
 
 	publish(h);
 	rc = h->qp.wr_complete(qp);
-	ring = rc && count ? ring_mine() : NULL;
-	if (ring) {
-		*ring_slot(ring) = (struct record){
-			.stamp = ring_stamp(),
-			.wr_id = wr_id,
-			.object = qp,
-			.length = count,
-			.kind = RECORD_POST_FAILED,
-			.opcode = 1,
-			.status = (uint8_t)rc,
-		};
-		ring_publish(ring);
-	}
+	if (!rc || !count || !ring_mine())
+		return rc;
+	why_posted(&first, &h->pending[0]);
+	send_refused("ibv_wr_complete", &qp->qp_base, &first.send, count, rc);
 	return rc;
 }
 
@@ -461,12 +454,23 @@ static struct extended *extended_of(const struct ibv_context *context)
 	return NULL;
 }
 
+static struct ibv_qp_init_attr plain_attr(const struct ibv_qp_init_attr_ex *x)
+{
+	return (struct ibv_qp_init_attr){ .send_cq = x->send_cq,
+					  .recv_cq = x->recv_cq,
+					  .srq = x->srq,
+					  .cap = x->cap,
+					  .qp_type = x->qp_type,
+					  .sq_sig_all = x->sq_sig_all };
+}
+
 static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
 					  struct ibv_qp_init_attr_ex *init)
 {
 	struct extended *x = extended_of(context);
-	struct ibv_qp_init_attr_ex asked = *init;
-	struct ibv_qp_init_attr got;
+	struct ibv_qp_init_attr asked = plain_attr(init), got;
+	struct ibv_pd *pd =
+		init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL;
 	struct ibv_qp *qp;
 	struct event e;
 
@@ -475,23 +479,16 @@ static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
 	qp = x->create_qp_ex(context, init);
 	event_made(&e, qp);
 	if (e.err)
-		event_explain(&e, explain_create_qp(e.err),
+		event_explain(&e,
+			      pd ? explain_create_qp_call(pd, &asked, e.err)
+				 : explain_create_qp(e.err),
 			      "ibv_create_qp_ex(%s, type %d, %u + %u WRs, "
 			      "inline %u)",
 			      context->device->name, (int)init->qp_type,
 			      asked.cap.max_send_wr, asked.cap.max_recv_wr,
 			      asked.cap.max_inline_data);
-	got = (struct ibv_qp_init_attr){
-		.send_cq = init->send_cq,
-		.recv_cq = init->recv_cq,
-		.srq = init->srq,
-		.cap = init->cap,
-		.qp_type = init->qp_type,
-		.sq_sig_all = init->sq_sig_all,
-	};
-	record_qp(&e, qp,
-		  init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL, &got,
-		  &asked.cap);
+	got = plain_attr(init);
+	record_qp(&e, qp, pd, &got, &asked.cap);
 	return qp;
 }
 
@@ -507,10 +504,12 @@ static struct ibv_cq_ex *traced_create_cq_ex(struct ibv_context *context,
 	cq = x->create_cq_ex(context, init);
 	event_made(&e, cq);
 	if (e.err)
-		event_explain(&e, explain_create_cq(e.err),
-			      "ibv_create_cq_ex(%s, cqe %u, comp_vector %u)",
-			      context->device->name, init->cqe,
-			      init->comp_vector);
+		event_explain(
+			&e,
+			explain_create_cq_call(context, (int)init->cqe,
+					       (int)init->comp_vector, e.err),
+			"ibv_create_cq_ex(%s, cqe %u, comp_vector %u)",
+			context->device->name, init->cqe, init->comp_vector);
 	if (cq)
 		hook_cq_ex(cq, init->wc_flags);
 	record_cq(&e, cq ? ibv_cq_ex_to_cq(cq) : NULL, context, (int)init->cqe);

@@ -14,6 +14,7 @@
 #include "objects.h"
 #include "qp_table.h"
 #include "ring.h"
+#include "why.h"
 #include "writer.h"
 
 #include <errno.h>
@@ -66,6 +67,7 @@ static bool worth_explaining(struct object *qp, enum ibv_wc_status status)
 void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 		       enum ibv_wc_status status)
 {
+	struct explanation why;
 	struct event e;
 	struct object *qp;
 	uint32_t id;
@@ -77,6 +79,9 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 	qp = object_find_qpn(cq->context, qpn);
 	id = qp ? qp->id : 0;
 	worth = worth_explaining(qp, status);
+	if (worth)
+		why = qp ? why_completion(qp, status)
+			 : explain_wc_status(status);
 	writer_unlock();
 	if (!worth) {
 		recorder_inside--;
@@ -88,7 +93,7 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 	LINE_NUMBER(&e.line, "qpn", qpn);
 	LINE_HEX(&e.line, "wr_id", wr_id);
 	LINE_WORD(&e.line, "status", wc_status_name(status));
-	event_explain(&e, explain_wc_status(status),
+	event_explain(&e, why,
 		      "completion of wr_id 0x%llx on QP %u of %s: %s (status "
 		      "%d)",
 		      (unsigned long long)wr_id, qpn, cq->context->device->name,
@@ -100,19 +105,18 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 static void record_completion(struct ring *ring, uint64_t stamp,
 			      const struct ibv_cq *cq, const struct ibv_wc *wc)
 {
-	struct record *record = ring_slot(ring);
-
-	record->stamp = stamp;
-	record->wr_id = wc->wr_id;
-	record->object = cq;
-	record->qpn = wc->qp_num;
-	record->length = wc->byte_len;
-	record->rkey = wc->vendor_err;
-	record->flags = (uint16_t)wc->wc_flags;
-	record->kind = RECORD_COMPLETION;
-	record->opcode = (uint8_t)wc->opcode;
-	record->status = (uint8_t)wc->status;
-	ring_publish(ring);
+	ring_put(ring, (struct record){
+			       .stamp = stamp,
+			       .wr_id = wc->wr_id,
+			       .object = cq,
+			       .qpn = wc->qp_num,
+			       .length = wc->byte_len,
+			       .rkey = wc->vendor_err,
+			       .flags = (uint16_t)wc->wc_flags,
+			       .kind = RECORD_COMPLETION,
+			       .opcode = (uint8_t)wc->opcode,
+			       .status = (uint8_t)wc->status,
+		       });
 }
 
 static int traced_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
@@ -145,15 +149,13 @@ static int traced_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 static int traced_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	struct ring *ring = ring_mine();
-	struct record *record;
 
-	if (ring) {
-		record = ring_slot(ring);
-		record->stamp = ring_stamp();
-		record->object = cq;
-		record->kind = RECORD_ARM;
-		ring_publish(ring);
-	}
+	if (ring)
+		ring_put(ring, (struct record){
+				       .stamp = ring_stamp(),
+				       .object = cq,
+				       .kind = RECORD_ARM,
+			       });
 	return real_ops(cq->context)->req_notify_cq(cq, solicited_only);
 }
 
@@ -162,25 +164,27 @@ static int traced_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 static void refused(struct ring *ring, const void *object, uint64_t wr_id,
 		    uint32_t count, bool send, int err)
 {
-	struct record *record = ring_slot(ring);
-
-	record->stamp = ring_stamp();
-	record->wr_id = wr_id;
-	record->object = object;
-	record->length = count;
-	record->kind = RECORD_POST_FAILED;
-	record->opcode = send;
-	record->status = (uint8_t)err;
-	ring_publish(ring);
+	ring_put(ring, (struct record){
+			       .stamp = ring_stamp(),
+			       .wr_id = wr_id,
+			       .object = object,
+			       .length = count,
+			       .kind = RECORD_POST_FAILED,
+			       .opcode = send,
+			       .status = (uint8_t)err,
+		       });
 }
 
-/*
- * ibv_post_* 返回正的错误码（老驱动有返回 -1 并设 errno 的）。@qp 为 NULL 是 SRQ。
- */
-static void explain_refusal(const char *call, struct ibv_qp *qp, uint64_t wr_id,
-			    int rc)
+/* ibv_post_* 返回正的错误码；老驱动有返回 -1 并设 errno 的。*/
+static int error_of(int rc)
 {
-	int err = rc > 0 ? rc : errno;
+	return rc > 0 ? rc : errno;
+}
+
+/* @qp 为 NULL 是 SRQ。*/
+static void explain_refusal(const char *call, struct ibv_qp *qp, uint64_t wr_id,
+			    int err, struct explanation why)
+{
 	struct event e;
 
 	if (!event_begin(&e, "explain"))
@@ -189,13 +193,12 @@ static void explain_refusal(const char *call, struct ibv_qp *qp, uint64_t wr_id,
 	LINE_TEXT(&e.line, "about", "post");
 	LINE_HEX(&e.line, "wr_id", wr_id);
 	if (qp)
-		event_explain(&e, explain_post(err),
-			      "%s(QP %u of %s in %s, wr_id 0x%llx)", call,
-			      qp->qp_num, qp->context->device->name,
+		event_explain(&e, why, "%s(QP %u of %s in %s, wr_id 0x%llx)",
+			      call, qp->qp_num, qp->context->device->name,
 			      qp_state_name(qp->state),
 			      (unsigned long long)wr_id);
 	else
-		event_explain(&e, explain_post(err), "%s(wr_id 0x%llx)", call,
+		event_explain(&e, why, "%s(wr_id 0x%llx)", call,
 			      (unsigned long long)wr_id);
 	writer_lock();
 	if (qp)
@@ -203,36 +206,51 @@ static void explain_refusal(const char *call, struct ibv_qp *qp, uint64_t wr_id,
 	event_end(&e);
 }
 
+void send_refused(const char *call, struct ibv_qp *qp,
+		  const struct ibv_send_wr *wr, uint32_t count, int rc)
+{
+	int err = error_of(rc);
+	struct explanation why;
+
+	recorder_inside++; /* 解释器要 ibv_query_qp */
+	why = explain_post_send(qp, wr, err);
+	recorder_inside--;
+	refused(ring_mine(), qp, wr->wr_id, count, true, err);
+	explain_refusal(call, qp, wr->wr_id, err, why);
+}
+
 static void record_send(struct ring *ring, uint64_t stamp,
 			const struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
-	struct record *record = ring_slot(ring);
+	struct record r = {
+		.stamp = stamp,
+		.wr_id = wr->wr_id,
+		.object = qp,
+		.length = sum(wr->sg_list, wr->num_sge),
+		.flags = (uint16_t)wr->send_flags,
+		.kind = RECORD_POST_SEND,
+		.opcode = (uint8_t)wr->opcode,
+		.num_sge = (uint8_t)wr->num_sge,
+	};
 
-	record->stamp = stamp;
-	record->wr_id = wr->wr_id;
-	record->object = qp;
-	record->addr = wr->num_sge > 0 ? wr->sg_list[0].addr : 0;
-	record->length = sum(wr->sg_list, wr->num_sge);
-	record->remote_addr = 0;
-	record->rkey = 0;
-	record->remote = 0;
-	record->flags = (uint16_t)wr->send_flags;
-	record->kind = RECORD_POST_SEND;
-	record->opcode = (uint8_t)wr->opcode;
-	record->num_sge = (uint8_t)wr->num_sge;
+	if (wr->num_sge > 0) {
+		r.addr = wr->sg_list[0].addr;
+		r.qpn = wr->sg_list[0].lkey;
+	}
 	if (qp->qp_type == IBV_QPT_UD) {
-		record->remote = wr->wr.ud.remote_qpn;
+		r.remote = wr->wr.ud.remote_qpn;
+		r.rkey = wr->wr.ud.remote_qkey;
 	} else if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
 		   wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		record->remote_addr = wr->wr.atomic.remote_addr;
-		record->rkey = wr->wr.atomic.rkey;
+		r.remote_addr = wr->wr.atomic.remote_addr;
+		r.rkey = wr->wr.atomic.rkey;
 	} else if (wr->opcode == IBV_WR_RDMA_WRITE ||
 		   wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
 		   wr->opcode == IBV_WR_RDMA_READ) {
-		record->remote_addr = wr->wr.rdma.remote_addr;
-		record->rkey = wr->wr.rdma.rkey;
+		r.remote_addr = wr->wr.rdma.remote_addr;
+		r.rkey = wr->wr.rdma.rkey;
 	}
-	ring_publish(ring);
+	ring_put(ring, r);
 }
 
 static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
@@ -256,40 +274,42 @@ static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	/* rxe 在状态不对时不填 bad_wr：WR 已经在环里，到了 RTS 会被执行。*/
 	if (!first)
 		first = wr;
-	refused(ring, qp, first->wr_id, left, true, rc);
-	explain_refusal("ibv_post_send", qp, first->wr_id, rc);
+	send_refused("ibv_post_send", qp, first, left, rc);
 	return rc;
 }
 
 static void record_recv(struct ring *ring, uint64_t stamp, const void *object,
 			const struct ibv_recv_wr *wr, enum record_kind kind)
 {
-	struct record *record = ring_slot(ring);
-
-	record->stamp = stamp;
-	record->wr_id = wr->wr_id;
-	record->object = object;
-	record->addr = wr->num_sge > 0 ? wr->sg_list[0].addr : 0;
-	record->length = sum(wr->sg_list, wr->num_sge);
-	record->flags = 0;
-	record->kind = (uint8_t)kind;
-	record->opcode = 0;
-	record->num_sge = (uint8_t)wr->num_sge;
-	ring_publish(ring);
+	ring_put(ring,
+		 (struct record){
+			 .stamp = stamp,
+			 .wr_id = wr->wr_id,
+			 .addr = wr->num_sge > 0 ? wr->sg_list[0].addr : 0,
+			 .object = object,
+			 .qpn = wr->num_sge > 0 ? wr->sg_list[0].lkey : 0,
+			 .length = sum(wr->sg_list, wr->num_sge),
+			 .kind = (uint8_t)kind,
+			 .num_sge = (uint8_t)wr->num_sge,
+		 });
 }
 
+/* @first: *bad_wr；驱动没有填的话是整串的头。*/
 static void recv_refused(struct ring *ring, const char *call, struct ibv_qp *qp,
-			 const void *object, const struct ibv_recv_wr *bad,
+			 const void *object, const struct ibv_recv_wr *first,
 			 int rc)
 {
+	int err = error_of(rc);
+	struct explanation why;
 	uint32_t left = 0;
 
-	for (const struct ibv_recv_wr *w = bad; w; w = w->next)
+	for (const struct ibv_recv_wr *w = first; w; w = w->next)
 		left++;
-	if (!left)
-		return;
-	refused(ring, object, bad->wr_id, left, false, rc);
-	explain_refusal(call, qp, bad->wr_id, rc);
+	recorder_inside++;
+	why = qp ? explain_post_recv(qp, first, err) : explain_post(err);
+	recorder_inside--;
+	refused(ring, object, first->wr_id, left, false, err);
+	explain_refusal(call, qp, first->wr_id, err, why);
 }
 
 static int traced_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
@@ -302,8 +322,9 @@ static int traced_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 	for (struct ibv_recv_wr *w = wr; ring && w; w = w->next)
 		record_recv(ring, stamp, qp, w, RECORD_POST_RECV);
 	rc = real_ops(qp->context)->post_recv(qp, wr, bad);
-	if (__builtin_expect(rc != 0, 0) && ring && bad)
-		recv_refused(ring, "ibv_post_recv", qp, qp, *bad, rc);
+	if (__builtin_expect(rc != 0, 0) && ring && wr)
+		recv_refused(ring, "ibv_post_recv", qp, qp,
+			     bad && *bad ? *bad : wr, rc);
 	return rc;
 }
 
@@ -317,8 +338,9 @@ static int traced_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 	for (struct ibv_recv_wr *w = wr; ring && w; w = w->next)
 		record_recv(ring, stamp, srq, w, RECORD_POST_SRQ_RECV);
 	rc = real_ops(srq->context)->post_srq_recv(srq, wr, bad);
-	if (__builtin_expect(rc != 0, 0) && ring && bad)
-		recv_refused(ring, "ibv_post_srq_recv", NULL, srq, *bad, rc);
+	if (__builtin_expect(rc != 0, 0) && ring && wr)
+		recv_refused(ring, "ibv_post_srq_recv", NULL, srq,
+			     bad && *bad ? *bad : wr, rc);
 	return rc;
 }
 

@@ -11,6 +11,7 @@
 #include "qp_table.h"
 #include "verbs_names.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct flag_name {
@@ -160,113 +161,212 @@ static void format_owner(struct line *line, const struct object *owner)
 	LINE_NUMBER(line, "qpn", owner->qpn);
 }
 
+static void format_sges(struct line *line, const struct record *record)
+{
+	LINE_NUMBER(line, "len", record->length);
+	LINE_NUMBER(line, "sges", record->num_sge);
+	if (record->num_sge && !(record->flags & IBV_SEND_INLINE))
+		LINE_HEX(line, "lkey", record->qpn);
+}
+
 static void format_post_send(struct line *line, const struct record *record)
 {
 	char flags[64];
 
 	LINE_WORD(line, "op", wr_opcode_name(record->opcode));
-	LINE_NUMBER(line, "len", record->length);
 	LINE_WORD(line, "flags",
 		  send_flags_text(flags, sizeof(flags), record->flags));
-	LINE_NUMBER(line, "sges", record->num_sge);
-	LINE_HEX(line, "addr", record->addr);
-	if (record->rkey || record->remote_addr) {
-		LINE_HEX(line, "remote_addr", record->remote_addr);
+	if (record->remote) {
+		LINE_NUMBER(line, "remote_qpn", record->remote);
+		LINE_HEX(line, "remote_qkey", record->rkey);
+	} else if (record->rkey || record->remote_addr) {
 		LINE_HEX(line, "rkey", record->rkey);
 	}
-	if (record->remote)
-		LINE_NUMBER(line, "remote_qpn", record->remote);
 }
 
-static void format_completion(struct line *line, const struct record *record)
+static void format_completion(struct line *line, const struct record *record,
+			      const struct object *owner)
 {
 	char flags[64];
 
+	LINE_NUMBER(line, "cq", object_id(OBJECT_CQ, record->object));
+	if (!owner && record->qpn != RECORD_NO_QPN)
+		LINE_NUMBER(line, "qpn", record->qpn);
 	LINE_WORD(line, "status", wc_status_name(record->status));
 	/* 出错时驱动不填 opcode 与长度，读到的是上一次剩下的。*/
-	if (record->status == IBV_WC_SUCCESS) {
-		LINE_WORD(line, "op", wc_opcode_name(record->opcode));
-		if (record->length != RECORD_NO_LENGTH)
-			LINE_NUMBER(line, "len", record->length);
-		if (record->flags)
-			LINE_WORD(line, "flags",
-				  wc_flags_text(flags, sizeof(flags),
-						record->flags));
-	} else {
+	if (record->status != IBV_WC_SUCCESS) {
 		LINE_NUMBER(line, "vendor_err", record->rkey);
+		return;
 	}
-}
-
-static void format_one_post(struct line *line, const struct record *record,
-			    const struct object *owner, uint64_t number)
-{
-	line_start(line, record->kind == RECORD_POST_SEND   ? "post_send"
-			 : record->kind == RECORD_POST_RECV ? "post_recv"
-							    : "post_srq_recv");
-	format_owner(line, owner);
-	LINE_NUMBER(line, "n", number);
-	LINE_HEX(line, "wr_id", record->wr_id);
-	if (record->kind == RECORD_POST_SEND) {
-		format_post_send(line, record);
-	} else {
+	LINE_WORD(line, "op", wc_opcode_name(record->opcode));
+	if (record->length != RECORD_NO_LENGTH)
 		LINE_NUMBER(line, "len", record->length);
-		LINE_NUMBER(line, "sges", record->num_sge);
-		LINE_HEX(line, "addr", record->addr);
-	}
+	if (record->flags)
+		LINE_WORD(line, "flags",
+			  wc_flags_text(flags, sizeof(flags), record->flags));
 }
 
 /* 没有单独成对的调用：从哪一个 WR 起被拒绝，共几个。*/
 static void format_refusal(struct line *line, const struct record *record,
-			   const struct object *owner, uint64_t number)
+			   const struct object *owner)
 {
-	line_start(line, "post_failed");
-	format_owner(line, owner);
 	LINE_WORD(line, "call",
 		  record->opcode		       ? "ibv_post_send"
 		  : owner && owner->kind == OBJECT_SRQ ? "ibv_post_srq_recv"
 						       : "ibv_post_recv");
-	LINE_HEX(line, "wr_id", record->wr_id);
-	LINE_NUMBER(line, "n", number);
 	LINE_NUMBER(line, "count", record->length);
 	LINE_NUMBER(line, "err", record->status);
+}
+
+/* 一个程序往往一遍遍做同样的事，每一遍都一样的部分。*/
+static void format_same(struct line *line, const struct record *record,
+			const struct object *owner)
+{
+	static const char *const names[] = {
+		[RECORD_POST_SEND] = "post_send",
+		[RECORD_POST_RECV] = "post_recv",
+		[RECORD_POST_SRQ_RECV] = "post_srq_recv",
+		[RECORD_POST_FAILED] = "post_failed",
+		[RECORD_COMPLETION] = "completion",
+		[RECORD_ARM] = "arm",
+		[RECORD_CQ_EVENT] = "cq_event",
+	};
+
+	line_start(line, names[record->kind]);
+	switch ((enum record_kind)record->kind) {
+	case RECORD_ARM:
+	case RECORD_CQ_EVENT:
+		line_add_object(line, OBJECT_CQ, record->object);
+		return;
+	case RECORD_POST_FAILED:
+		format_owner(line, owner);
+		format_refusal(line, record, owner);
+		return;
+	case RECORD_COMPLETION:
+		format_owner(line, owner);
+		format_completion(line, record, owner);
+		return;
+	case RECORD_POST_SEND:
+	case RECORD_POST_RECV:
+	case RECORD_POST_SRQ_RECV:
+		format_owner(line, owner);
+		format_sges(line, record);
+		if (record->kind == RECORD_POST_SEND)
+			format_post_send(line, record);
+		return;
+	}
+}
+
+/* 每一遍不同的：编号、wr_id、地址。*/
+static void format_own(struct line *line, const struct record *record,
+		       uint64_t number)
+{
+	if (record->kind == RECORD_ARM || record->kind == RECORD_CQ_EVENT)
+		return;
+	LINE_HEX(line, "wr_id", record->wr_id);
+	if (record->kind == RECORD_COMPLETION) {
+		if (number)
+			LINE_NUMBER(line, "of", number);
+		return;
+	}
+	LINE_NUMBER(line, "n", number);
+	if (record->num_sge)
+		LINE_HEX(line, "addr", record->addr);
+	if (record->remote_addr)
+		LINE_HEX(line, "remote_addr", record->remote_addr);
+}
+
+/*
+ * 拼一行的大半功夫花在每一遍都一样的部分上：记住近来的文本，一样就整段抄。名字
+ * （"qp":1）来自 id 而不是指针，所以还要看主人是不是同一个：地址可以被新的对象重用。
+ */
+#define MEMOS 64u
+
+struct memo {
+	struct record like;
+	uint32_t owner;
+	size_t len;
+	char text[320];
+};
+
+#define SAME_FROM  offsetof(struct record, object)
+#define SAME_BYTES (sizeof(struct record) - SAME_FROM)
+
+static struct memo *memo_of(const struct record *record)
+{
+	static struct memo memos[MEMOS];
+	uint64_t hash = (uint64_t)(uintptr_t)record->object +
+			(record->kind | (uint64_t)record->opcode << 8);
+
+	return &memos[hash * 0x9e3779b97f4a7c15u / (UINT64_MAX / MEMOS + 1)];
+}
+
+static bool is_like(const struct memo *memo, const struct record *record,
+		    uint32_t owner)
+{
+	return memo->len && memo->owner == owner &&
+	       !memcmp((const char *)&memo->like + SAME_FROM,
+		       (const char *)record + SAME_FROM, SAME_BYTES);
 }
 
 void format_record(struct line *line, const struct record *record,
 		   uint64_t time)
 {
+	struct memo *memo = memo_of(record);
 	struct object *owner = NULL;
 	uint64_t number = objects_book(record, time, &owner);
+	uint32_t id = owner ? owner->id : 0;
 
-	switch ((enum record_kind)record->kind) {
-	case RECORD_POST_SEND:
-	case RECORD_POST_RECV:
-	case RECORD_POST_SRQ_RECV:
-		format_one_post(line, record, owner, number);
-		return;
-	case RECORD_POST_FAILED:
-		format_refusal(line, record, owner, number);
-		return;
-	case RECORD_COMPLETION:
-		line_start(line, "completion");
-		LINE_NUMBER(line, "cq", object_id(OBJECT_CQ, record->object));
-		if (owner)
-			format_owner(line, owner);
-		else if (record->qpn != RECORD_NO_QPN)
-			LINE_NUMBER(line, "qpn", record->qpn);
-		LINE_HEX(line, "wr_id", record->wr_id);
-		if (number)
-			LINE_NUMBER(line, "of", number);
-		format_completion(line, record);
-		return;
-	case RECORD_ARM:
-		line_start(line, "arm");
-		LINE_NUMBER(line, "cq", object_id(OBJECT_CQ, record->object));
-		return;
-	case RECORD_CQ_EVENT:
-		line_start(line, "cq_event");
-		LINE_NUMBER(line, "cq", object_id(OBJECT_CQ, record->object));
-		return;
+	if (is_like(memo, record, id)) {
+		memcpy(line->text, memo->text, memo->len);
+		line->used = memo->len;
+	} else {
+		format_same(line, record, owner);
+		memo->len = line->used < sizeof(memo->text) ? line->used : 0;
+		memo->like = *record;
+		memo->owner = id;
+		memcpy(memo->text, line->text, memo->len);
 	}
+	format_own(line, record, number);
+}
+
+void format_why(struct line *line, const struct explanation *why)
+{
+	if (!why->cause[0])
+		return;
+	if (why->id)
+		LINE_WORD(line, "id", why->id);
+	LINE_TEXT(line, "cause", why->cause);
+	LINE_TEXT(line, "next", why->next);
+	if (why->seen[0])
+		LINE_TEXT(line, "seen", why->seen);
+}
+
+static size_t put_lines(char *out, size_t size, const char *label,
+			const char *prefix, const char *text)
+{
+	size_t used = 0, len;
+	int n;
+
+	for (; *text && used < size; text += *text == '\n') {
+		len = strcspn(text, "\n");
+		n = snprintf(out + used, size - used, "%s  %s: %.*s\n", prefix,
+			     label, (int)len, text);
+		if (n < 0 || (size_t)n >= size - used)
+			break;
+		used += (size_t)n;
+		text += len;
+	}
+	return used;
+}
+
+size_t next_as_text(char *out, size_t size, const char *prefix,
+		    const struct explanation *why)
+{
+	size_t used = put_lines(out, size, "next", prefix, why->next);
+
+	return used +
+	       put_lines(out + used, size - used, "seen", prefix, why->seen);
 }
 
 /* ---- QP 的属性 ------------------------------------------------------------ */

@@ -5,6 +5,7 @@
 #ifndef RECORDER_FORMAT_H
 #define RECORDER_FORMAT_H
 
+#include "explain.h"
 #include "line.h"
 #include "objects.h"
 #include "ring.h"
@@ -24,6 +25,16 @@ const char *access_text(char *out, size_t size, unsigned int flags);
 /* "SIGNALED|INLINE", "WITH_IMM|GRH" or "0". */
 const char *send_flags_text(char *out, size_t size, unsigned int flags);
 const char *wc_flags_text(char *out, size_t size, unsigned int flags);
+
+/* Members "id", "cause", "next", "seen" of @why; none if it has no cause. */
+void format_why(struct line *line, const struct explanation *why);
+
+/*
+ * "PREFIX next: ...\nPREFIX seen: ...\n" for stderr: what @why says after its
+ * cause. Returns its length; 0: nothing.
+ */
+size_t next_as_text(char *out, size_t size, const char *prefix,
+		    const struct explanation *why);
 
 /* Members of @attr that @mask names. */
 void format_qp_attr(struct line *line, struct ibv_qp *qp,

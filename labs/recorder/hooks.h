@@ -27,6 +27,13 @@ void unhook_context(struct ibv_context *context);
 void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 		       enum ibv_wc_status status);
 
+/*
+ * The driver refused @count requests of @qp from @wr on, with what it returned:
+ * record that and explain it.
+ */
+void send_refused(const char *call, struct ibv_qp *qp,
+		  const struct ibv_send_wr *wr, uint32_t count, int rc);
+
 /* ---- extended.c: verbs_context, ibv_qp_ex, ibv_cq_ex ---- */
 
 /* The extended calls of @context that make objects. */

@@ -22,43 +22,40 @@ static void put(struct line *line, const char *text, size_t len)
 	line->used += len;
 }
 
-void line_start(struct line *line, const char *name)
+const char two_digits[200] = "00010203040506070809"
+			     "10111213141516171819"
+			     "20212223242526272829"
+			     "30313233343536373839"
+			     "40414243444546474849"
+			     "50515253545556575859"
+			     "60616263646566676869"
+			     "70717273747576777879"
+			     "80818283848586878889"
+			     "90919293949596979899";
+
+static size_t decimal_length(uint64_t value)
 {
-	line->used = 0;
-	put(line, "\"ev\":\"", 6);
-	put(line, name, strlen(name));
-	put(line, "\"", 1);
+	size_t len = 1;
+
+	for (; value >= 10000; value /= 10000)
+		len += 4;
+	return len + (value >= 10) + (value >= 100) + (value >= 1000);
 }
 
-/* 一次除以 100 出两位：一行里有五六个十几位的数，除法是这里最贵的指令。*/
-size_t put_decimal(char *out, uint64_t value)
+/* 一次除以 100 出两位：除法是这里最贵的指令。*/
+size_t put_large_decimal(char *out, uint64_t value)
 {
-	static const char pairs[] = "00010203040506070809"
-				    "10111213141516171819"
-				    "20212223242526272829"
-				    "30313233343536373839"
-				    "40414243444546474849"
-				    "50515253545556575859"
-				    "60616263646566676869"
-				    "70717273747576777879"
-				    "80818283848586878889"
-				    "90919293949596979899";
-	char digits[20];
-	size_t at = sizeof(digits);
+	size_t len = decimal_length(value);
+	size_t at = len;
 
-	while (value >= 100) {
+	while (at >= 2) {
 		at -= 2;
-		memcpy(digits + at, pairs + value % 100 * 2, 2);
+		memcpy(out + at, two_digits + value % 100 * 2, 2);
 		value /= 100;
 	}
-	if (value >= 10) {
-		at -= 2;
-		memcpy(digits + at, pairs + value * 2, 2);
-	} else {
-		digits[--at] = (char)('0' + value);
-	}
-	memcpy(out, digits + at, sizeof(digits) - at);
-	return sizeof(digits) - at;
+	if (at)
+		out[0] = (char)('0' + value);
+	return len;
 }
 
 static const char hex_digits[] = "0123456789abcdef";

@@ -22,10 +22,32 @@ struct line {
 };
 
 /* Start with the member "ev": @name. */
-void line_start(struct line *line, const char *name);
+static inline void line_start(struct line *line, const char *name)
+{
+	size_t len = strlen(name); /* of a literal: known to the compiler */
+
+	memcpy(line->text, "\"ev\":\"", 6);
+	memcpy(line->text + 6, name, len);
+	line->text[6 + len] = '"';
+	line->used = len + 7;
+}
+
+/* "00" ... "99" */
+extern const char two_digits[200];
 
 /* Write @value in decimal to @out (20 bytes are enough). Returns its length. */
-size_t put_decimal(char *out, uint64_t value);
+size_t put_large_decimal(char *out, uint64_t value); /* of 100 or more */
+static inline size_t put_decimal(char *out, uint64_t value)
+{
+	if (value >= 100)
+		return put_large_decimal(out, value);
+	if (value >= 10) {
+		memcpy(out, two_digits + value * 2, 2);
+		return 2;
+	}
+	out[0] = (char)('0' + value);
+	return 1;
+}
 
 /* "0x...", with the quotes; @out: 20 bytes. Returns its length. */
 size_t put_hex(char *out, uint64_t value);

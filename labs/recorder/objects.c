@@ -242,13 +242,19 @@ const struct waiting *queue_oldest(const struct queue *queue)
 	return queue_length(queue) ? slot(queue, queue->first) : NULL;
 }
 
+const struct waiting *queue_at(const struct queue *queue, uint64_t i)
+{
+	return slot(queue, queue->first + i);
+}
+
 static struct waiting *queue_find(const struct queue *queue, uint64_t wr_id,
 				  bool any)
 {
 	for (uint64_t i = queue->first; i != queue->last; i++) {
 		struct waiting *wr = slot(queue, i);
 
-		if (wr->wr_id == wr_id && !wr->done && (any || wr->signaled))
+		if (wr->post.wr_id == wr_id && !wr->done &&
+		    (any || wr->signaled))
 			return wr;
 	}
 	return NULL;
@@ -277,11 +283,9 @@ static uint64_t book_post(const struct record *record, uint64_t time,
 {
 	bool send = record->kind == RECORD_POST_SEND;
 	struct waiting wr = {
-		.wr_id = record->wr_id,
+		.post = *record,
 		.time = time,
 		.number = ++posts,
-		.length = record->length,
-		.opcode = record->opcode,
 		.signaled = !send || !object || object->sq_sig_all ||
 			    (record->flags & IBV_SEND_SIGNALED),
 	};
@@ -306,6 +310,16 @@ static uint64_t book_refusal(const struct record *record, struct object *object)
 	return number;
 }
 
+/* 第一个坏 completion 完成的是哪个 WR：解释它要看这个 WR 的每一项。*/
+static void keep_bad(struct object *qp, const struct record *record,
+		     const struct waiting *wr)
+{
+	bool meant = record->status == IBV_WC_WR_FLUSH_ERR && qp->to_error;
+
+	if (record->status != IBV_WC_SUCCESS && !qp->bad.number && !meant)
+		qp->bad = *wr;
+}
+
 static uint64_t book_receive(struct object *qp, const struct record *record)
 {
 	struct object *srq = qp->srq ? object_find(OBJECT_SRQ, qp->srq) : NULL;
@@ -317,6 +331,7 @@ static uint64_t book_receive(struct object *qp, const struct record *record)
 		qp->rq.completed++;
 	if (!wr)
 		return 0;
+	keep_bad(qp, record, wr);
 	if (srq) {
 		wr->done = true;
 		pop_done(queue);
@@ -334,8 +349,10 @@ static uint64_t book_send(struct object *qp, const struct record *record)
 
 	if (!bad)
 		qp->sq.completed++;
-	if (wr)
+	if (wr) {
+		keep_bad(qp, record, wr);
 		pop_through(&qp->sq, wr);
+	}
 	return number;
 }
 
@@ -453,5 +470,6 @@ void objects_reset_qp(struct object *qp)
 	qp->sq.first = qp->sq.last;
 	qp->rq.first = qp->rq.last;
 	qp->to_error = qp->failed = false;
-	qp->attr_set = 0;
+	qp->bad.number = 0;
+	qp->told.attr_mask = 0;
 }

@@ -6,6 +6,7 @@
 #ifndef RECORDER_OBJECTS_H
 #define RECORDER_OBJECTS_H
 
+#include "explain.h"
 #include "line.h"
 #include "ring.h"
 
@@ -25,13 +26,11 @@ enum object_kind {
 
 /* A work request that was posted and has not completed. */
 struct waiting {
-	uint64_t wr_id;
+	struct record post;
 	uint64_t time;	 /* ns */
-	uint64_t number; /* "n" of its line */
-	uint32_t length;
-	uint8_t opcode;
-	bool signaled; /* will make a completion of its own */
-	bool done;     /* completed out of order (SRQ) */
+	uint64_t number; /* "n" of its line; 0: there is none */
+	bool signaled;	 /* will make a completion of its own */
+	bool done;	 /* completed out of order (SRQ) */
 };
 
 /* In the order of posting: slots[first % size] ... */
@@ -53,6 +52,8 @@ struct object {
 	uint64_t armed; /* time of the last req_notify, 0: never */
 	uint64_t event; /* time of the last CQ event, 0: never */
 	uint64_t got;	/* time of the last completion, 0: never */
+	/* MR */
+	struct explain_mr mr;
 	/* QP, SRQ */
 	uint32_t qpn;
 	enum ibv_qp_type type;
@@ -61,8 +62,8 @@ struct object {
 	bool failed;   /* its first bad completion was explained */
 	const void *send_cq, *recv_cq, *srq;
 	struct queue sq, rq;
-	struct ibv_qp_attr attr; /* as the program set it */
-	int attr_set;		 /* which members of attr it did set */
+	struct explain_side told; /* as the program set it; gid from AV on */
+	struct waiting bad;	  /* what its first bad completion completed */
 };
 
 /* Returns NULL if there is no memory. A known handle keeps its id. */
@@ -102,8 +103,9 @@ void object_each(enum object_kind kind,
 uint64_t objects_book(const struct record *record, uint64_t time,
 		      struct object **owner);
 
-/* The oldest one that has not completed, or NULL. */
+/* The oldest one that has not completed, or NULL; the @i-th after it. */
 const struct waiting *queue_oldest(const struct queue *queue);
+const struct waiting *queue_at(const struct queue *queue, uint64_t i);
 uint64_t queue_length(const struct queue *queue);
 
 /* The time of the last post or completion of the process, 0: none. */

@@ -14,6 +14,8 @@
 
 #include <errno.h>
 
+#define MOST_WARNINGS 4
+
 void record_qp(struct event *e, struct ibv_qp *qp, const struct ibv_pd *pd,
 	       const struct ibv_qp_init_attr *got,
 	       const struct ibv_qp_cap *asked)
@@ -57,7 +59,8 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 				      struct ibv_qp_init_attr *init)
 {
 	REAL(ibv_create_qp, "IBVERBS_1.1", NULL);
-	struct ibv_qp_cap asked = init->cap;
+	struct ibv_qp_init_attr wanted = *init;
+	const struct ibv_qp_cap asked = init->cap;
 	struct ibv_qp *qp;
 	struct event e;
 
@@ -66,7 +69,7 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 	qp = real(pd, init);
 	event_made(&e, qp);
 	if (e.err)
-		event_explain(&e, explain_create_qp(e.err),
+		event_explain(&e, explain_create_qp_call(pd, &wanted, e.err),
 			      "ibv_create_qp(%s, %s, %u send and %u receive "
 			      "WRs, %u and %u SGEs, inline %u)",
 			      pd->context->device->name,
@@ -78,29 +81,16 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 }
 
 /*
- * 程序设过的值留一份，卡住时拿来和内核里的对照。逐项照 mask 抄，不抄整个结构：
- * 没有位的成员是没有初始化的。
+ * 程序设过的值留一份，卡住时拿来和内核里的、和对端的对照。属性里只有 sgid_index，对端
+ * 看到的是那个槽里的 GID。
  */
-static void remember(struct object *qp, const struct ibv_qp_attr *attr,
-		     int mask)
+static void remember(struct object *object, struct ibv_qp *qp,
+		     const struct ibv_qp_attr *attr, int mask)
 {
-#define COPY(bit, member)                               \
-	do {                                            \
-		if (mask & (bit))                       \
-			qp->attr.member = attr->member; \
-	} while (0)
-	COPY(IBV_QP_STATE, qp_state);
-	COPY(IBV_QP_AV, ah_attr);
-	COPY(IBV_QP_PATH_MTU, path_mtu);
-	COPY(IBV_QP_DEST_QPN, dest_qp_num);
-	COPY(IBV_QP_RQ_PSN, rq_psn);
-	COPY(IBV_QP_SQ_PSN, sq_psn);
-	COPY(IBV_QP_TIMEOUT, timeout);
-	COPY(IBV_QP_RETRY_CNT, retry_cnt);
-	COPY(IBV_QP_RNR_RETRY, rnr_retry);
-	COPY(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
-#undef COPY
-	qp->attr_set |= mask;
+	explain_side_learn(&object->told, attr, mask);
+	if ((mask & IBV_QP_AV) && attr->ah_attr.is_global)
+		ibv_query_gid(qp->context, attr->ah_attr.port_num,
+			      attr->ah_attr.grh.sgid_index, &object->told.gid);
 }
 
 /* 必须在真的调用之前：它一返回，别的线程可能已经 poll 到 flush 了。*/
@@ -129,9 +119,36 @@ static void record_modify(struct event *e, struct ibv_qp *qp,
 	if (object && !e->err) {
 		if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
 			objects_reset_qp(object);
-		remember(object, attr, mask);
+		remember(object, qp, attr, mask);
 	}
 	event_end(e);
+}
+
+/*
+ * 内核收下了、以后却会出事的值（rxe 上的 retry_cnt 7、颠倒的 QPN……）：只写进记录，
+ * 不打扰程序的 stderr，因为多数时候什么也不会发生。
+ */
+static void record_warnings(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
+			    int mask, enum ibv_qp_state before)
+{
+	struct explanation found[MOST_WARNINGS];
+	int saved_errno = errno;
+	struct line line;
+	size_t n;
+
+	recorder_inside++;
+	n = explain_accepted(qp, attr, mask, before, found, MOST_WARNINGS);
+	for (size_t i = 0; i < n; i++) {
+		line_start(&line, "warning");
+		LINE_NUMBER(&line, "qpn", qp->qp_num);
+		format_why(&line, &found[i]);
+		writer_lock();
+		line_add_object(&line, OBJECT_QP, qp);
+		writer_add(ring_stamp(), &line);
+		writer_commit(false);
+	}
+	recorder_inside--;
+	errno = saved_errno;
 }
 
 EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
@@ -163,6 +180,8 @@ EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 			      qp->qp_num, qp->context->device->name,
 			      qp_state_name(from), to ? to : "same", bits);
 	record_modify(&e, qp, attr, mask);
+	if (!err)
+		record_warnings(qp, attr, mask, from);
 	return err;
 }
 

@@ -33,20 +33,24 @@ enum record_kind {
 #define RECORD_NO_LENGTH UINT32_MAX
 #define RECORD_NO_QPN	 UINT32_MAX
 
+/*
+ * Every member is set, 0 if it has nothing to say. The first half is what
+ * differs from one message to the next, the second what mostly does not.
+ */
 struct record {
-	uint64_t stamp;	    /* ring_stamp() */
-	uint64_t wr_id;	    /* RECORD_CQ_EVENT: stamp of when it lay down */
-	const void *object; /* the QP, SRQ, CQ that was called */
-	uint64_t addr;	    /* first SGE, or inline data */
+	uint64_t stamp; /* ring_stamp() */
+	uint64_t wr_id;
+	uint64_t addr; /* first SGE, or inline data */
 	uint64_t remote_addr;
-	uint32_t qpn;	 /* completions */
-	uint32_t length; /* bytes, all SGEs together */
-	uint32_t rkey;	 /* completions: vendor_err */
-	uint32_t remote; /* UD: the peer's QPN */
-	uint16_t flags;	 /* enum ibv_send_flags, enum ibv_wc_flags */
-	uint8_t kind;	 /* enum record_kind */
-	uint8_t opcode;	 /* enum ibv_wr_opcode, enum ibv_wc_opcode */
-	uint8_t status;	 /* enum ibv_wc_status; failed post: errno */
+	const void *object; /* the QP, SRQ, CQ that was called */
+	uint32_t qpn;	    /* completions; posts: lkey of the first SGE */
+	uint32_t length;    /* bytes, all SGEs together */
+	uint32_t rkey;	    /* UD: the peer's Q_Key; completions: vendor_err */
+	uint32_t remote;    /* UD: the peer's QPN */
+	uint16_t flags;	    /* enum ibv_send_flags, enum ibv_wc_flags */
+	uint8_t kind;	    /* enum record_kind */
+	uint8_t opcode;	    /* enum ibv_wr_opcode, enum ibv_wc_opcode */
+	uint8_t status;	    /* enum ibv_wc_status; failed post: errno */
 	uint8_t num_sge;
 	uint16_t unused;
 };
@@ -120,22 +124,14 @@ static inline struct ring *ring_mine(void)
 	return __builtin_expect(ring != NULL, 1) ? ring : ring_new();
 }
 
-/* The record to fill next. */
-static inline struct record *ring_slot(struct ring *ring)
+/* One more record; half a ring of them wakes the writer. */
+static inline void ring_put(struct ring *ring, struct record record)
 {
 	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
 
 	if (__builtin_expect(head - ring->tail_seen >= RING_RECORDS, 0))
 		ring_wait(ring);
-	return &ring->records[head % RING_RECORDS];
-}
-
-/* It is filled. */
-static inline void ring_publish(struct ring *ring)
-{
-	uint64_t head =
-		atomic_load_explicit(&ring->head, memory_order_relaxed) + 1;
-
+	ring->records[head++ % RING_RECORDS] = record;
 	atomic_store_explicit(&ring->head, head, memory_order_release);
 	if (__builtin_expect(head % (RING_RECORDS / 2) == 0, 0))
 		ring_half_full();

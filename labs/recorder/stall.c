@@ -4,8 +4,8 @@
  * 状态
  *
  * “没有 completion”有好几种，样子一样：没有人 poll、没有 arm、没有要 SIGNALED、
- * QP 早已进了 ERR、对端不应答、对端根本没有发。能从记录里排除的先排除；剩下两种可能时
- * 两种都说，并说明怎样区分。
+ * QP 早已进了 ERR、对端不应答、对端根本没有发。谁在 poll、谁睡着了，只有记录器知道，
+ * 在这里判断；其余的交给解释器（why.c）。
  *
  * 查询内核期间一直拿着锁：ibv_destroy_qp 的包装要先拿到它，QP 不会在半路消失。
  */
@@ -15,17 +15,20 @@
 #include "objects.h"
 #include "qp_table.h"
 #include "verbs_names.h"
+#include "why.h"
 #include "writer.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-#define SECOND	 1000000000u
-#define MAX_QPS	 16
-#define RECENTLY (SECOND / 2) /* 一个 poll 着的线程，两个 tick 里总会 poll */
+#define SECOND	    1000000000u
+#define MILLISECOND 1000000u
+#define MAX_QPS	    16
+#define RECENTLY    (SECOND / 2) /* 一个 poll 着的线程，两个 tick 里总会 poll */
 
 struct account {
 	char text[16 * 1024];
@@ -33,13 +36,8 @@ struct account {
 	uint64_t now;
 	uint64_t idle; /* ns since the last post or completion */
 	bool asked;
+	bool watched; /* this pass: only the QPs that somebody watches, or not */
 	unsigned int qps, shown;
-};
-
-/* 一个 QP 的诊断。*/
-struct verdict {
-	char cause[400];
-	char next[400];
 };
 
 static void say(struct account *a, const char *fmt, ...)
@@ -115,161 +113,117 @@ static bool event_lies_there(const void *pointer)
 	return poll(&fd, 1, 0) == 1 && (fd.revents & POLLIN);
 }
 
+static bool is_armed(const struct object *cq)
+{
+	return cq->channel && cq->armed && cq->armed >= cq->event;
+}
+
+/* 有人在看这个 CQ：poll 着，睡在它的 channel 上，或者 arm 了它等 fd。*/
+static bool is_watched(const void *cq, uint64_t now)
+{
+	const struct object *object = object_find(OBJECT_CQ, cq);
+
+	return object && (who_polls(cq, now) || who_sleeps(object->channel) ||
+			  is_armed(object));
+}
+
+/* 该看 @right，而大家只看着同一个 QP 的另一个 CQ。*/
+static const void *watched_instead(const struct object *qp, const void *right,
+				   uint64_t now)
+{
+	const void *other = qp->send_cq == right ? qp->recv_cq : qp->send_cq;
+
+	return !is_watched(right, now) && is_watched(other, now) ? other
+								 : right;
+}
+
 /* ---- 诊断 ----------------------------------------------------------------- */
 
-static bool because(struct verdict *v, const char *next, const char *fmt, ...)
+static struct explanation because(const char *id, const char *next,
+				  const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static bool because(struct verdict *v, const char *next, const char *fmt, ...)
+static struct explanation because(const char *id, const char *next,
+				  const char *fmt, ...)
 {
+	struct explanation why = { .id = id };
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(v->cause, sizeof(v->cause), fmt, ap);
+	vsnprintf(why.cause, sizeof(why.cause), fmt, ap);
 	va_end(ap);
-	snprintf(v->next, sizeof(v->next), "%s", next);
-	return true;
+	snprintf(why.next, sizeof(why.next), "%s", next);
+	return why;
 }
 
-static bool judge_states(struct verdict *v, const struct object *qp,
-			 enum ibv_qp_state user, enum ibv_qp_state kernel)
-{
-	if (kernel == IBV_QPS_ERR)
-		return because(
-			v,
-			"find the first bad completion (not a flush) of both "
-			"sides; the way back is ERR -> RESET -> INIT -> RTR -> "
-			"RTS with new PSNs",
-			"the QP is in ERR in the kernel%s; it sends and "
-			"receives nothing any more",
-			user == kernel ? ""
-				       : ", which the program has not noticed");
-	if (queue_length(&qp->sq) && kernel < IBV_QPS_RTS)
-		return because(v, "bring the QP to RTS before posting sends",
-			       "sends were posted, but the QP is only in %s",
-			       qp_state_name(kernel));
-	if (kernel == IBV_QPS_SQD)
-		return because(v, "move the QP back from SQD to RTS",
-			       "the send queue is drained (SQD): sends are "
-			       "held back");
-	if (queue_length(&qp->rq) && kernel < IBV_QPS_RTR)
-		return because(v,
-			       "exchange QPN, PSN and GID with the peer, then "
-			       "INIT -> RTR",
-			       "the QP is only in %s: it receives from RTR on",
-			       qp_state_name(kernel));
-	return false;
-}
-
-/* completion 也许早就在 CQ 里了，只是没有人去拿。*/
-static bool judge_cq(struct verdict *v, const void *pointer, uint64_t now)
+/*
+ * completion 也许早就在 CQ 里了，只是没有人去拿。解释器看不见谁在 poll，记录器看得
+ * 见。
+ */
+static struct explanation judge_cq(const void *pointer, uint64_t now)
 {
 	const struct object *cq = object_find(OBJECT_CQ, pointer);
 	pid_t sleeper;
-	bool armed;
 
 	if (!cq || who_polls(pointer, now))
-		return false;
+		return (struct explanation){ 0 };
 	sleeper = who_sleeps(cq->channel);
-	armed = cq->channel && cq->armed && cq->armed >= cq->event;
-	if (!sleeper && armed && event_lies_there(cq->channel))
-		return because(v,
+	if (!sleeper && is_armed(cq) && event_lies_there(cq->channel))
+		return because("event-unread",
 			       "watch the channel's fd (poll, epoll), then "
 			       "ibv_get_cq_event, ibv_req_notify_cq, "
 			       "ibv_poll_cq",
 			       "an event lies unread on the channel of CQ %u, "
 			       "so there is a completion",
 			       cq->id);
-	if (armed)
-		return false;
+	if (is_armed(cq))
+		return (struct explanation){ 0 };
 	if (!sleeper)
 		return because(
-			v,
+			"nobody-polls",
 			"call ibv_poll_cq on this CQ; is it another CQ "
 			"that the program polls?",
 			"no thread polls CQ %u or sleeps on its channel: "
 			"a completion may lie there unread",
 			cq->id);
-	return because(
-		v,
-		"call ibv_req_notify_cq after each event, then poll "
-		"once more, then sleep",
-		"thread %d sleeps in ibv_get_cq_event, but CQ %u was not "
-		"armed%s: it raises no event",
-		(int)sleeper, cq->id, cq->armed ? " after its last event" : "");
+	return because("cq-not-armed",
+		       "call ibv_req_notify_cq after each event, then poll "
+		       "once more, then sleep",
+		       "thread %d sleeps in ibv_get_cq_event, but CQ %u was "
+		       "not armed%s: it raises no event",
+		       (int)sleeper, cq->id,
+		       cq->armed ? " after its last event" : "");
 }
 
-static bool all_unsignaled(const struct queue *sq)
+/* 问哪一个：有 signaled 的 send 就问最早的那个，其余的本来就没有 completion。*/
+static const struct waiting *asked_for(const struct object *qp)
 {
-	for (uint64_t i = sq->first; i != sq->last; i++)
-		if (sq->slots[i & (sq->size - 1)].signaled)
-			return false;
-	return true;
+	const struct queue *queue = queue_length(&qp->sq) ? &qp->sq : &qp->rq;
+
+	for (uint64_t i = 0; i < queue_length(queue); i++)
+		if (queue_at(queue, i)->signaled)
+			return queue_at(queue, i);
+	return queue_oldest(queue);
 }
 
-/*
- * 发出去了，没有回音：是没有 ACK，还是对端一直回 RNR？从这一侧的状态分不出来，计数器
- * 分得出来。
- */
-static bool judge_send(struct verdict *v, const struct object *qp)
+/* QP 自己就不对（ERR、SQD、还没到 RTS）的，有没有人 poll 都一样。*/
+static bool can_move(enum ibv_qp_state kernel, const struct waiting *wr)
 {
-	const struct ibv_qp_attr *attr = &qp->attr;
-	const char *why = "";
-
-	if (all_unsignaled(&qp->sq))
-		return because(
-			v,
-			"set IBV_SEND_SIGNALED on at least every "
-			"(queue size / 2)th send, or sq_sig_all",
-			"none of the sends is signaled, so no completion "
-			"will ever come of them");
-	if (qp->type != IBV_QPT_RC)
-		return because(v, "look at `rdma resource show qp` and dmesg",
-			       "a send of an unreliable QP completes as soon "
-			       "as it is sent: the device does not send");
-	if (queue_oldest(&qp->sq)->opcode == IBV_WR_RDMA_READ &&
-	    (qp->attr_set & IBV_QP_MAX_QP_RD_ATOMIC) && !attr->max_rd_atomic)
-		return because(v, "set max_rd_atomic above 0 on the way to RTS",
-			       "max_rd_atomic is 0: READs are never sent");
-	if ((qp->attr_set & IBV_QP_RETRY_CNT) && attr->retry_cnt == 7)
-		why = " (retry_cnt 7: rxe tries for ever)";
-	else if ((qp->attr_set & IBV_QP_TIMEOUT) && !attr->timeout)
-		why = " (timeout 0: it is never sent again)";
-	else if ((qp->attr_set & IBV_QP_RNR_RETRY) && attr->rnr_retry == 7)
-		why = " (rnr_retry 7: RNR is waited out for ever)";
-	return because(v,
-		       "in /sys/class/infiniband/*/ports/1/hw_counters: if "
-		       "rcvd_rnr_err grows, the peer has no receive posted; if "
-		       "completer_retry_err grows, it does not answer: compare "
-		       "QPN, PSN and GID of both sides, see UDP port 4791",
-		       "no ACK has come from QP %u, or only \"not ready\" "
-		       "(RNR)%s",
-		       attr->dest_qp_num, why);
+	return kernel == IBV_QPS_RTS ||
+	       (kernel == IBV_QPS_RTR && wr->post.kind != RECORD_POST_SEND);
 }
 
 /*
- * 只等着收。UD 不看 PSN，也没有连接：错了就是一声不响地丢。收到过的话还有一种可能：包
- * 来了，是程序自己没有认它（第 08 课里的 UCX）。从这一侧分不出来，计数器分得出来。
+ * UD 收到过，现在又等：也许没有人再发，也许包来了而程序自己没有认它（第 08 课里的
+ * UCX）。从这一侧分不出来，计数器分得出来。
  */
-static bool judge_receive(struct verdict *v, const struct object *qp)
+static struct explanation judge_datagrams(const struct object *qp,
+					  const struct waiting *wr)
 {
-	if (qp->type != IBV_QPT_UD)
-		return because(v,
-			       "look at the peer: has it posted a send, and "
-			       "does it complete? `qptrace report A.json "
-			       "B.json` shows both; compare its sq_psn with "
-			       "this side's rq_psn",
-			       "all is ready here, and nothing has come from "
-			       "the peer");
-	if (!qp->rq.completed)
-		return because(
-			v,
-			"look at the peer: has it posted a send? Compare "
-			"its wr.ud.remote_qpn and remote_qkey with this "
-			"QP's number and Q_Key: UD drops what does not "
-			"fit without a word",
-			"all is ready here, and nothing has come");
-	return because(v,
+	if (qp->type != IBV_QPT_UD || wr->post.kind == RECORD_POST_SEND ||
+	    !qp->rq.completed)
+		return (struct explanation){ 0 };
+	return because("sent-or-not-taken",
 		       "see whether rcvd_pkts in /sys/class/infiniband/*/"
 		       "ports/1/hw_counters grows while it waits. If so, look "
 		       "at what the program does with a good receive: over "
@@ -279,19 +233,27 @@ static bool judge_receive(struct verdict *v, const struct object *qp)
 		       "not take what came: receives have completed here");
 }
 
-static void judge(struct verdict *v, const struct object *qp,
-		  enum ibv_qp_state user, enum ibv_qp_state kernel,
-		  uint64_t now)
+static const void *right_cq(const struct object *qp, const struct waiting *wr)
 {
-	bool sends = queue_length(&qp->sq);
-	const void *cq = sends ? qp->send_cq : qp->recv_cq;
+	return wr->post.kind == RECORD_POST_SEND ? qp->send_cq : qp->recv_cq;
+}
 
-	if (judge_states(v, qp, user, kernel) || judge_cq(v, cq, now))
-		return;
-	if (sends)
-		judge_send(v, qp);
-	else
-		judge_receive(v, qp);
+static struct explanation judge(struct object *qp, enum ibv_qp_state kernel,
+				uint64_t now)
+{
+	const struct waiting *wr = asked_for(qp);
+	const void *cq = right_cq(qp, wr);
+	const void *watched = watched_instead(qp, cq, now);
+	struct explanation why = { 0 };
+
+	if (can_move(kernel, wr) && watched == cq)
+		why = judge_cq(cq, now);
+	if (!why.cause[0])
+		why = judge_datagrams(qp, wr);
+	if (why.cause[0])
+		return why;
+	return why_silence(qp, wr, watched,
+			   (int64_t)((now - wr->time) / MILLISECOND));
 }
 
 /* ---- 一个 QP -------------------------------------------------------------- */
@@ -308,10 +270,10 @@ static void say_queue(struct account *a, const struct queue *queue,
 	    "qptrace:     %llu %s%s wait%s, the oldest for %.1f s: wr_id "
 	    "0x%llx, %u bytes",
 	    (unsigned long long)n, what, n == 1 ? "" : "s", n == 1 ? "s" : "",
-	    seconds(a->now - oldest->time), (unsigned long long)oldest->wr_id,
-	    oldest->length);
+	    seconds(a->now - oldest->time),
+	    (unsigned long long)oldest->post.wr_id, oldest->post.length);
 	if (what[0] == 's')
-		say(a, ", %s%s", wr_opcode_name(oldest->opcode),
+		say(a, ", %s%s", wr_opcode_name(oldest->post.opcode),
 		    oldest->signaled ? "" : ", not signaled");
 	say(a, " (%llu completed before)\n",
 	    (unsigned long long)queue->completed);
@@ -322,16 +284,24 @@ static void say_peer(struct account *a, const struct object *qp,
 {
 	char gid[46];
 
-	if (!(qp->attr_set & IBV_QP_DEST_QPN))
+	if (!(qp->told.attr_mask & IBV_QP_DEST_QPN))
 		return;
 	say(a, "qptrace:     peer: QP %u at %s; kernel: rq_psn %u, sq_psn %u\n",
-	    qp->attr.dest_qp_num, gid_text(gid, qp->attr.ah_attr.grh.dgid.raw),
-	    kernel->rq_psn, kernel->sq_psn);
+	    qp->told.attr.dest_qp_num,
+	    gid_text(gid, qp->told.attr.ah_attr.grh.dgid.raw), kernel->rq_psn,
+	    kernel->sq_psn);
+}
+
+static void say_why(struct account *a, const struct explanation *why)
+{
+	say(a, "qptrace:     cause: %s\n", why->cause);
+	a->used += next_as_text(a->text + a->used, sizeof(a->text) - a->used,
+				"qptrace:    ", why);
 }
 
 static void add_stall(const struct account *a, const struct object *qp,
 		      const char *user, const char *kernel,
-		      const struct verdict *v)
+		      const struct explanation *why)
 {
 	const struct waiting *send = queue_oldest(&qp->sq);
 	const struct waiting *receive = queue_oldest(&qp->rq);
@@ -348,14 +318,13 @@ static void add_stall(const struct account *a, const struct object *qp,
 	LINE_NUMBER(&line, "receives", queue_length(&qp->rq));
 	if (send) {
 		LINE_NUMBER(&line, "oldest_send", send->number);
-		LINE_HEX(&line, "send_wr_id", send->wr_id);
+		LINE_HEX(&line, "send_wr_id", send->post.wr_id);
 	}
 	if (receive) {
 		LINE_NUMBER(&line, "oldest_receive", receive->number);
-		LINE_HEX(&line, "receive_wr_id", receive->wr_id);
+		LINE_HEX(&line, "receive_wr_id", receive->post.wr_id);
 	}
-	LINE_TEXT(&line, "cause", v->cause);
-	LINE_TEXT(&line, "next", v->next);
+	format_why(&line, why);
 	writer_add(ring_stamp(), &line);
 }
 
@@ -366,12 +335,15 @@ static void explain_qp(struct object *qp, void *arg)
 	enum ibv_qp_state user = handle->state;
 	const char *kernel = "unknown";
 	struct ibv_qp_init_attr init;
-	struct verdict v = { .cause = "" };
+	struct explanation why = { 0 };
 	struct ibv_qp_attr now = { .qp_state = user };
 	bool waits = queue_length(&qp->sq) || queue_length(&qp->rq);
 	int err;
 
 	if (!waits && !a->asked)
+		return;
+	if (a->watched != (is_watched(qp->send_cq, a->now) ||
+			   is_watched(qp->recv_cq, a->now)))
 		return;
 	if (a->shown++ >= MAX_QPS)
 		return;
@@ -388,11 +360,10 @@ static void explain_qp(struct object *qp, void *arg)
 	say_queue(a, &qp->rq, "receive");
 	say_peer(a, qp, &now);
 	if (waits) {
-		judge(&v, qp, user, now.qp_state, a->now);
-		say(a, "qptrace:     cause: %s\nqptrace:      next: %s\n",
-		    v.cause, v.next);
+		why = judge(qp, now.qp_state, a->now);
+		say_why(a, &why);
 	}
-	add_stall(a, qp, qp_state_name(user), kernel, &v);
+	add_stall(a, qp, qp_state_name(user), kernel, &why);
 }
 
 static void explain_srq(struct object *srq, void *arg)
@@ -451,6 +422,10 @@ void stall_look(bool asked)
 	if (recorder.control_only)
 		say(a, "qptrace:   posts and completions are not recorded "
 		       "(--control-only)\n");
+	/* 先说程序正等着的，再说没有人等的。*/
+	a->watched = true;
+	object_each(OBJECT_QP, explain_qp, a);
+	a->watched = false;
 	object_each(OBJECT_QP, explain_qp, a);
 	object_each(OBJECT_SRQ, explain_srq, a);
 	if (a->shown > MAX_QPS)

@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 struct recorder_config recorder;
 
@@ -24,7 +26,7 @@ static void last_words(int sig)
 	struct sigaction standard = { .sa_handler = SIG_DFL };
 	int saved_errno = errno;
 
-	writer_last_words();
+	writer_last_words(NULL);
 	sigaction(sig, &standard, NULL);
 	raise(sig);
 	errno = saved_errno;
@@ -85,4 +87,30 @@ __attribute__((destructor)) static void leave(void)
 	writer_add(ring_stamp(), &line);
 	writer_unlock();
 	writer_flush();
+}
+
+/*
+ * _exit 不运行 destructor，fork 出来的子进程又多半这样结束。它可以在 signal handler
+ * 里，也可以在 vfork 的子进程里被调用：后者用着父进程的内存，不是记录结束的时候。
+ */
+static _Noreturn void leave_at_once(int status)
+{
+	struct line line;
+
+	if (writer_owns_process()) {
+		line_start(&line, "exit");
+		writer_last_words(&line);
+	}
+	for (;;)
+		syscall(SYS_exit_group, status);
+}
+
+EXPORTED _Noreturn void _exit(int status)
+{
+	leave_at_once(status);
+}
+
+EXPORTED _Noreturn void _Exit(int status)
+{
+	leave_at_once(status);
 }

@@ -2,8 +2,9 @@
 /*
  * writer.c —— 一个文件、一把锁、一个后台线程
  *
- * 程序被 kill -9 时谁也来不及收尾，所以记录不能攒到退出时才写：控制路径的每一行
- * 立即写出；快路径的记录由后台线程每 0.1 s 写一次，丢的至多是最后这一点。
+ * 程序被 kill -9 时谁也来不及收尾，所以记录不能攒到退出时才写：失败的调用立即写出，
+ * 控制路径的每一行叫醒后台线程去写，快路径的记录由它每 0.1 s 写一次。丢的至多是最后
+ * 这一点。
  */
 #include "writer.h"
 
@@ -37,6 +38,7 @@ static struct {
 	struct anchor base;   /* 一到两秒以前 */
 	struct anchor middle; /* 至多一秒以前 */
 	struct anchor now;    /* 这一次 drain */
+	double rate;	      /* 从 base 到 now，一个 stamp 有几个 ns */
 	int64_t wall;	      /* CLOCK_REALTIME - CLOCK_MONOTONIC，ns */
 	size_t used;
 	char *out; /* 两个缓冲之一：一个在填，一个在写 */
@@ -62,6 +64,14 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
 }
 
+static double rate_since(const struct anchor *then)
+{
+	uint64_t ticks = writer.now.stamp - then->stamp;
+	uint64_t ns = writer.now.ns - then->ns;
+
+	return ticks && ns ? (double)ns / (double)ticks : 1.0;
+}
+
 /*
  * ring_stamp() 是 TSC，clock 是纳秒：每次 drain 同时读两者，用一到两秒之间的斜率
  * 换算。不用开机时的频率：虚拟机会迁移，CPU 会休眠。
@@ -72,24 +82,22 @@ static void take_anchor(void)
 
 	writer.now.ns = clock_ns(CLOCK_MONOTONIC);
 	writer.now.stamp = before + (ring_stamp() - before) / 2;
-	if (writer.base.ns && writer.now.ns - writer.middle.ns < SECOND)
-		return;
-	writer.base = writer.base.ns ? writer.middle : writer.now;
-	writer.middle = writer.now;
-	writer.wall =
-		(int64_t)(clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC));
+	if (!writer.base.ns || writer.now.ns - writer.middle.ns >= SECOND) {
+		writer.base = writer.base.ns ? writer.middle : writer.now;
+		writer.middle = writer.now;
+		writer.wall = (int64_t)(clock_ns(CLOCK_REALTIME) -
+					clock_ns(CLOCK_MONOTONIC));
+	}
+	writer.rate = rate_since(&writer.base);
 }
 
 uint64_t writer_time(uint64_t stamp)
 {
-	uint64_t ticks = writer.now.stamp - writer.base.stamp;
-	uint64_t ns = writer.now.ns - writer.base.ns;
 	int64_t back = (int64_t)(writer.now.stamp - stamp);
-	double rate = ticks && ns ? (double)ns / (double)ticks : 1.0;
 
 	if (back <= 0)
 		return writer.now.ns;
-	return writer.now.ns - (uint64_t)((double)back * rate);
+	return writer.now.ns - (uint64_t)((double)back * writer.rate);
 }
 
 uint64_t writer_now(void)
@@ -150,27 +158,60 @@ static void set_who(pid_t tid)
 	who.tid = tid;
 }
 
-static void put(const char *text, size_t len)
+static char *put(char *out, const char *text, size_t len)
 {
-	memcpy(writer.out + writer.used, text, len);
-	writer.used += len;
+	memcpy(out, text, len);
+	return out + len;
+}
+
+/* 相邻两行的时间只差末尾几位：前面的数字留着，百万个单位才换一次。*/
+#define LOW_DIGITS 1000000u
+
+struct front {
+	uint64_t base; /* LOW_DIGITS 的倍数 */
+	size_t len;
+	char text[24];
+};
+
+static char *put_time(char *out, struct front *front, uint64_t value)
+{
+	uint32_t low, high;
+
+	if (value - front->base >= LOW_DIGITS || !front->len) {
+		front->base = value - value % LOW_DIGITS;
+		front->len = put_decimal(front->text, front->base / LOW_DIGITS);
+	}
+	low = (uint32_t)(value - front->base);
+	high = low / 10000;
+	low -= high * 10000;
+	memcpy(out, front->text, sizeof(front->text)); /* 定长：不是一次调用 */
+	out += front->len;
+	memcpy(out, two_digits + high * 2, 2);
+	high = low / 100;
+	memcpy(out + 2, two_digits + high * 2, 2);
+	memcpy(out + 4, two_digits + (low - high * 100) * 2, 2);
+	return out + 6;
 }
 
 static void add_line(uint64_t ns, pid_t tid, const struct line *line)
 {
-	uint64_t wall = (uint64_t)((int64_t)ns + writer.wall) / 1000;
+	static struct front mono, wall;
+	uint64_t us = (uint64_t)((int64_t)ns + writer.wall) / 1000;
+	char *out;
 
 	if (writer.used + line->used + 160 > sizeof(writer.buffers[0]))
 		write_out();
 	if (who.tid != tid || who.pid != my_pid)
 		set_who(tid);
-	put("{\"t\":", 5);
-	writer.used += put_decimal(writer.out + writer.used, ns);
-	put(LINE_KEY("wall"));
-	writer.used += put_decimal(writer.out + writer.used, wall);
-	put(who.text, who.len);
-	put(line->text, line->used);
-	put("}\n", 2);
+	out = writer.out + writer.used;
+	out = put(out, "{\"t\":", 5);
+	out = put_time(out, &mono, ns);
+	out = put(out, LINE_KEY("wall"));
+	out = put_time(out, &wall, us);
+	memcpy(out, who.text, sizeof(who.text));
+	out = put(out + who.len, line->text, line->used);
+	out = put(out, "}\n", 2);
+	writer.used = (size_t)(out - writer.out);
 }
 
 void writer_add(uint64_t stamp, const struct line *line)
@@ -202,6 +243,29 @@ static void drain_one(struct ring *ring, const struct record *record)
 		memory_order_release);
 }
 
+/* 记录最早的那个环；@next：在别的环里最早的之前都可以接着取。*/
+static struct ring *earliest(uint64_t until, uint64_t *next)
+{
+	struct ring *ring = atomic_load(&all_rings), *first = NULL;
+	uint64_t stamp = until;
+
+	*next = until;
+	for (; ring; ring = ring->next) {
+		const struct record *record = next_of(ring);
+
+		if (!record || record->stamp > stamp) {
+			if (record && record->stamp < *next)
+				*next = record->stamp;
+			continue;
+		}
+		if (first)
+			*next = stamp;
+		stamp = record->stamp;
+		first = ring;
+	}
+	return first;
+}
+
 /*
  * 先取时间，再读各环的 head，只写这个时间以前的：completion 在 post 之后，post 的
  * 记录在交给驱动之前就已发布，所以看得到 completion 就一定看得到它的 post，哪怕
@@ -209,30 +273,21 @@ static void drain_one(struct ring *ring, const struct record *record)
  */
 static void drain(void)
 {
-	const struct record *record, *first;
-	struct ring *ring, *from;
-	uint64_t until;
+	const struct record *record;
+	struct ring *ring, *first;
+	uint64_t until, next;
 
 	take_anchor();
 	until = ring_stamp();
 	for (ring = atomic_load(&all_rings); ring; ring = ring->next)
 		ring->limit =
 			atomic_load_explicit(&ring->head, memory_order_acquire);
-	for (;;) {
-		first = NULL;
-		ring = atomic_load(&all_rings);
-		for (; ring; ring = ring->next) {
-			record = next_of(ring);
-			if (record && record->stamp <= until &&
-			    (!first || record->stamp < first->stamp)) {
-				first = record;
-				from = ring;
-			}
-		}
-		if (!first)
-			break;
-		drain_one(from, first);
-	}
+	do {
+		first = earliest(until, &next);
+		while (first && (record = next_of(first)) &&
+		       record->stamp <= next)
+			drain_one(first, record);
+	} while (first);
 }
 
 /* ---- 锁 ------------------------------------------------------------------- */
@@ -244,12 +299,13 @@ void writer_lock(void)
 	drain();
 }
 
-void writer_commit(void)
+void writer_commit(bool now)
 {
-	if (!has_thread)
+	if (now || !has_thread)
 		write_out();
 	writer_unlock();
-	writer_wake();
+	if (!now)
+		writer_wake();
 }
 
 void writer_unlock(void)
@@ -266,7 +322,7 @@ void writer_flush(void)
 }
 
 /* 被信号打断的线程自己可能正拿着锁：那就等不到它了。*/
-void writer_last_words(void)
+void writer_last_words(const struct line *last)
 {
 	const struct timespec nap = { .tv_nsec = 1000000 };
 
@@ -276,6 +332,8 @@ void writer_last_words(void)
 	for (int i = 0; i < 200; i++) {
 		if (!pthread_mutex_trylock(&writer.lock)) {
 			drain();
+			if (last)
+				writer_add(ring_stamp(), last);
 			write_out();
 			pthread_mutex_unlock(&writer.lock);
 			return;
@@ -476,4 +534,9 @@ bool writer_ready(void)
 bool writer_started(void)
 {
 	return atomic_load(&state) > 0;
+}
+
+bool writer_owns_process(void)
+{
+	return writer_started() && my_pid == getpid();
 }

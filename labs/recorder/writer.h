@@ -29,12 +29,15 @@ extern struct recorder_config recorder;
 bool writer_ready(void);
 bool writer_started(void);
 
+/* The calling process is the one that is recorded, and no child of vfork(). */
+bool writer_owns_process(void);
+
 /* Take the lock; all records up to now have become lines. */
 void writer_lock(void);
 void writer_unlock(void);
 
-/* writer_unlock(), and have what was added written soon. */
-void writer_commit(void);
+/* writer_unlock(), and have what was added written: soon, or @now. */
+void writer_commit(bool now);
 
 /* With the lock: add a line that happened at @stamp. */
 void writer_add(uint64_t stamp, const struct line *line);
@@ -52,8 +55,11 @@ void writer_wake(void);
 /* Have the thread explain what the process waits for. From any context. */
 void writer_ask_why(void);
 
-/* writer_flush() from a signal handler: gives up after 0.2 s. */
-void writer_last_words(void);
+/*
+ * writer_flush() from a signal handler: gives up after 0.2 s. @last: one more
+ * line, or NULL.
+ */
+void writer_last_words(const struct line *last);
 
 /* Write "qptrace: TEXT" lines to stderr with one write(2). */
 void writer_say(const char *text, size_t len);
