@@ -126,6 +126,11 @@ void event_describe(const struct event *event, char *out, size_t size)
 		put_member(&t, event, "call", "");
 		return;
 	}
+	if (!strcmp(event->ev, "warning")) {
+		put_qp(&t, event);
+		put_member(&t, event, "id", ": taken, but it will hurt:");
+		return;
+	}
 	if (!strcmp(event->ev, "modify_qp")) {
 		put_qp(&t, event);
 		describe_modify(&t, event);
@@ -174,16 +179,23 @@ static size_t run_length(const struct report *r, size_t i)
 	return n;
 }
 
+static void print_lines(const char *pad, const char *label, const char *text)
+{
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+
+		printf("%16s%s %6s: %.*s\n", "", pad, label, (int)len, text);
+		text += len + (text[len] == '\n');
+	}
+}
+
 static void print_why(const struct event *event)
 {
 	const char *pad = event->side ? "  " : "";
 
-	if (!event_text(event, "cause")[0])
-		return;
-	printf("%16s%s  cause: %s\n", "", pad, event_text(event, "cause"));
-	if (event_text(event, "next")[0])
-		printf("%16s%s   next: %s\n", "", pad,
-		       event_text(event, "next"));
+	print_lines(pad, "cause", event_text(event, "cause"));
+	print_lines(pad, "next", event_text(event, "next"));
+	print_lines(pad, "seen", event_text(event, "seen"));
 }
 
 static void print_event(const struct event *event, size_t times)

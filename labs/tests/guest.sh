@@ -98,7 +98,7 @@ await() {
 			echo "waited 30 s for: $*" >&2
 			return 1
 		}
-		nap 0.01
+		nap 0.05
 	done
 }
 
@@ -121,9 +121,19 @@ ended() { ! kill -0 "$1" 2>/dev/null; }
 # in_file PATTERN FILE
 in_file() { grep -qsE -- "$1" "$2"; }
 
+# What is there: objects of the devices, and listening sockets by address and port.
+# Not with ss: it would walk all of /proc/net/tcp for half a second.
 left() {
+	local table lines line
 	rdma resource show
-	ss -Htln | sort
+	for table in /proc/net/tcp6 /proc/net/tcp; do
+		mapfile -t lines <"$table"
+		for line in "${lines[@]}"; do
+			[[ $line == *":0000 0A "* ]] || continue
+			line=${line#*: }
+			echo "${line%% *}"
+		done
+	done
 }
 
 begin() {
@@ -174,29 +184,33 @@ run() {
 	reap "$1"
 }
 
-# server NAME ARGS…: start and wait until it listens, on $port (18515)
-server() {
-	local name=$1
-	shift
-	start "$name" "$B/rdma_server" "$@"
+# serve NAME CMD…: start and wait until it listens, on $port (18515)
+serve() {
+	start "$@"
 	await listening_or_ended "${port:-18515}" "$pid"
 }
 
 listening_or_ended() { listening "$1" || ended "$2"; }
 
-# pair NAME [SERVER ARGS…] : [CLIENT ARGS…]
-pair() {
-	local name=$1 args=()
-	shift
+server() { serve "$1" "$B/rdma_server" "${@:2}"; }
+client() { run "$1" "$B/rdma_client" "${@:2}"; }
+
+# both HOW-SERVER HOW-CLIENT NAME [SERVER ARGS…] : [CLIENT ARGS…]: HOW-SERVER
+# starts NAME.server and waits until it is ready, HOW-CLIENT runs NAME.client.
+both() {
+	local begin=$1 talk=$2 name=$3 args=()
+	shift 3
 	while (($#)) && [[ $1 != : ]]; do
 		args+=("$1")
 		shift
 	done
-	shift
-	server "$name.server" "${args[@]}"
-	run "$name.client" "$B/rdma_client" "$@"
+	"$begin" "$name.server" "${args[@]}"
+	"$talk" "$name.client" "${@:2}"
 	reap "$name.server"
 }
+
+# pair NAME [SERVER ARGS…] : [CLIENT ARGS…]
+pair() { both server client "$@"; }
 
 # spied server|run NAME …: with the spy, whose log is NAME.log
 # spied fails CALL:N:ERRNO NAME ARGS…: a server one of whose calls fails

@@ -81,17 +81,7 @@ client_side() {
 	reap "$1"
 }
 
-talk_here() {
-	local name=$1 args=()
-	shift
-	while (($#)) && [[ $1 != : ]]; do
-		args+=("$1")
-		shift
-	done
-	server_side "$name.server" "${args[@]}"
-	client_side "$name.client" "${@:2}"
-	reap "$name.server"
-}
+talk_here() { both server_side client_side "$@"; }
 
 talk() {
 	next_port

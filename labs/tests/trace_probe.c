@@ -20,6 +20,8 @@
  *	quit                 自己处理 SIGQUIT：收到就以退出码 9 结束
  *	close                关掉 3 以上的所有 fd 再收发
  *	early                在 INIT 里 ibv_post_send：被驱动拒绝
+ *	early_extended       同样，用 ibv_wr_*
+ *	leave N              vfork 出的子进程 _exit；自己收发 10 个消息，然后 _exit(N)
  *	ops                  context->ops.poll_cq 在哪个库里
  *
  * 自连：一个 QP 的对端就是它自己（rxe 支持），所以一个进程就够了。
@@ -499,6 +501,26 @@ static int extended(void)
 	return 0;
 }
 
+static int early_extended(void)
+{
+	static struct end e;
+	struct ibv_cq_ex *cq;
+	struct ibv_qp_ex *qp;
+	int err;
+
+	make_extended(&e, &cq);
+	to_init(&e);
+	qp = ibv_qp_to_qp_ex(e.qp);
+	ibv_wr_start(qp);
+	qp->wr_id = 5;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(qp);
+	ibv_wr_set_sge(qp, e.mr->lkey, (uintptr_t)e.buf, SIZE);
+	err = ibv_wr_complete(qp);
+	printf("early: %d\n", err);
+	return err ? 4 : 0;
+}
+
 static int early(struct end *e)
 {
 	struct ibv_sge sge = { (uintptr_t)e->buf, SIZE, e->mr->lkey };
@@ -519,6 +541,16 @@ static int whose_ops(const struct end *e)
 	dladdr(symbol, &info);
 	printf("%s\n", info.dli_fname ? strrchr(info.dli_fname, '/') + 1 : "?");
 	return 0;
+}
+
+/* 子进程用着父进程的内存，它的 _exit 不是父进程的结束。*/
+static void leave_a_child(void)
+{
+	pid_t pid = vfork();
+
+	if (pid == 0)
+		_exit(0);
+	waitpid(pid, NULL, 0);
 }
 
 static int with_a_qp(const char *how, int number)
@@ -551,7 +583,11 @@ static int with_a_qp(const char *how, int number)
 			if (fd != e.context->cmd_fd &&
 			    fd != e.context->async_fd)
 				close(fd);
+	if (!strcmp(how, "leave"))
+		leave_a_child();
 	converse(&e, 10);
+	if (!strcmp(how, "leave"))
+		_exit(number);
 	if (!strcmp(how, "crash"))
 		*(volatile int *)(uintptr_t)number = 1;
 	if (!strcmp(how, "signal"))
@@ -577,5 +613,7 @@ int main(int argc, char **argv)
 		return forks();
 	if (!strcmp(how, "extended"))
 		return extended();
+	if (!strcmp(how, "early_extended"))
+		return early_extended();
 	return with_a_qp(how, number);
 }

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# qptrace.sh - what test_qptrace.sh runs in the lab, on the functions of guest.sh.
+# All programs of a session share one: a start of the lab's shell, and a look at
+# what they leave behind, cost as much as several of them.
+#
+#	session_pairs	  servers and clients, as they are and recorded
+#	session_probes	  trace_probe in all its ways of life, faults, dl_probe
+#
+# Plain runs are p.NAME, recorded ones t.NAME with t.NAME.json.
+limit=(timeout 60)
+options=() # of qptrace
+
+# In the lab's own memory, and brought out at the end: the shared folder is slow.
+recordings=$(mktemp -d)
+bring_out() { mv "$recordings"/* "$T"; }
+
+# recorded start|run|serve NAME CMD…
+recorded() {
+	"$1" "$2" "${limit[@]}" labs/qptrace "${options[@]}" \
+		-o "$recordings/$2.json" -- "${@:3}"
+}
+
+# ---- pairs
+
+serve_plain() { serve "$1" "${limit[@]}" "${@:2}"; }
+run_plain() { run "$1" "${limit[@]}" "${@:2}"; }
+serve_recorded() { recorded serve "$@"; }
+run_recorded() { recorded run "$@"; }
+
+# ways NAME SERVER… : CLIENT…: both ways, on a port of its own for the word PORT
+ways() {
+	port=$((${port:-18790} + 1))
+	set -- "${@/PORT/$port}"
+	both serve_plain run_plain "p.$1" "${@:2}"
+	both serve_recorded run_recorded "t.$1" "${@:2}"
+}
+
+# alike NAME [OPTION…]: a program whose client only adds the server's address
+alike() {
+	local program=$1
+	shift
+	ways "$program" "$program" -d rxe0 -p PORT "$@" : \
+		"$program" -d rxe1 -p PORT "$@" 10.99.0.1
+}
+
+session_pairs() {
+	local p ucx=(-p PORT -x rc_verbs -t am_lat -n 50 -w 0 -s 8)
+	for p in rc ud srq; do
+		alike "ibv_${p}_pingpong" -g 1 -n 100
+	done
+	ways events ibv_rc_pingpong -e -d rxe0 -p PORT -g 1 -n 50 : \
+		ibv_rc_pingpong -e -d rxe1 -p PORT -g 1 -n 50 10.99.0.1
+	for p in ib_send_lat ib_write_bw ib_read_lat; do
+		alike $p -x 1 -F -n 100
+	done
+	ways ours "$B/rdma_server" rxe0 PORT : "$B/rdma_client" 10.99.0.1 rxe1 PORT
+	if command -v ucx_perftest >/dev/null; then
+		export UCX_IB_GID_INDEX=1
+		ways ucx ucx_perftest -d rxe0:1 "${ucx[@]}" : \
+			ucx_perftest -d rxe1:1 "${ucx[@]}" 127.0.0.1
+	fi
+	if command -v rping >/dev/null; then
+		# RDMA CM listens, which TCP knows nothing of.
+		listening() { [[ $(rdma resource show cm_id) == *" LISTEN "*":$1 "* ]]; }
+		ways rping rping -s -a 10.99.0.1 -p PORT -C 5 : \
+			rping -c -a 10.99.0.1 -p PORT -C 5
+	fi
+	bring_out
+}
+
+# ---- probes
+
+declare -A begun=()
+
+# go HOW ARG…: trace_probe recorded, as HOW.ARGS; blanks become _
+go() {
+	local args=${*:2}
+	begun[$1.${args// /_}]=1
+	recorded start "$1.${args// /_}" "$B/trace_probe" "${@:2}"
+}
+
+# both_go ARG…: plain and recorded
+both_go() {
+	local args=$*
+	begun[p.${args// /_}]=1
+	start "p.${args// /_}" "${limit[@]}" "$B/trace_probe" "$@"
+	go t "$@"
+}
+
+reap_all() {
+	reap "${!begun[@]}"
+	begun=()
+}
+
+# What waits for seconds, and is asked why.
+slow_probes() {
+	local name
+	options=(--stall 0.4)
+	for name in wait unpolled unsignaled; do
+		go s "$name" 3
+	done
+	# Background jobs of a script ignore SIGQUIT; a program in a terminal does not.
+	limit=(env --default-signal=QUIT)
+	options=() && go asked wait 4
+	options=(--control-only) && go control wait 4
+	options=() && go asked quit 4
+	limit=(timeout 60)
+	await in_file waiting "$T/asked.wait_4.out"
+	await in_file waiting "$T/control.wait_4.out"
+	await in_file ready "$T/asked.quit_4.out"
+	nap 0.3 # until it has polled in vain
+	for name in asked.wait_4 control.wait_4 asked.quit_4; do
+		kill -QUIT "${pids[$name]}"
+	done
+}
+
+session_probes() {
+	local program
+	slow_probes
+	both_go plain
+	both_go leave 8
+	for program in 'signal 15' 'signal 6' 'signal 9' crash fork extended close; do
+		# shellcheck disable=SC2086 # words
+		both_go $program
+	done
+	options=(--control-only) && go c threads 2 && go c ops
+	options=(--quiet) && go q modify
+	options=() && go t ops
+	both_go modify && both_go remote && both_go early && both_go early_extended
+	reap_all
+	both_go threads 64
+	# With another preload, with all symbols bound at once, and under a shell that
+	# starts two programs.
+	SPY_LOG=$T/spy.log LD_PRELOAD=$PWD/$B/spy.so go spied threads 2
+	LD_BIND_NOW=1 go bound threads 2
+	LD_BIND_NOW=1 recorded start t.none true
+	recorded start t.two sh -c "$B/trace_probe threads 1; $B/trace_probe threads 2"
+	start p.dl "$B/dl_probe"
+	recorded start t.dl "$B/dl_probe"
+	start p.symbols "$B/dl_probe" symbols
+	recorded start t.symbols "$B/dl_probe" symbols
+	reap_all
+	reap t.none t.two p.dl t.dl p.symbols t.symbols
+	# The program itself explains nothing.
+	options=(--stall 0.2)
+	# shellcheck disable=SC2086 # names
+	RDMA_EXPLAIN=0 recorded run t.faults "$B/faults" $FAULTS
+	bring_out
+}
