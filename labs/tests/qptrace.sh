@@ -63,6 +63,7 @@ session_pairs() {
 	fi
 	if command -v rping >/dev/null; then
 		# RDMA CM listens, which TCP knows nothing of.
+		# shellcheck disable=SC2317 # called by serve
 		listening() { [[ $(rdma resource show cm_id) == *" LISTEN "*":$1 "* ]]; }
 		ways rping rping -s -a 10.99.0.1 -p PORT -C 5 : \
 			rping -c -a 10.99.0.1 -p PORT -C 5
@@ -112,6 +113,7 @@ slow_probes() {
 	await in_file ready "$T/asked.quit_4.out"
 	nap 0.3 # until it has polled in vain
 	for name in asked.wait_4 control.wait_4 asked.quit_4; do
+		# shellcheck disable=SC2154 # pids: of guest.sh
 		kill -QUIT "${pids[$name]}"
 	done
 }
