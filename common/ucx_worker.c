@@ -355,38 +355,50 @@ void ucx_close(struct ucx_worker *w)
 
 /* ---- progress ----------------------------------------------------------- */
 
+/* 1：arm 成了，从现在起有事 efd 就可读；0：还有事没处理完，不能睡。*/
+static int arm(struct ucx_worker *w)
+{
+	ucs_status_t status = ucp_worker_arm(w->worker);
+
+	if (status == UCS_OK || status == UCS_ERR_BUSY)
+		return status == UCS_OK;
+	return ucx_failed(status, NULL, "ucp_worker_arm()");
+}
+
+/* 看钟比空转贵，不必每次都看；可是也不能总有事做就永远不看。*/
+static int look_up_now_and_then(struct ucx_worker *w, int64_t deadline)
+{
+	if (++w->polls % POLLS_A_LOOK)
+		return 0;
+	if (stop_requested())
+		return -EINTR;
+	drop_strays(w);
+	return deadline_passed(deadline) ? -ETIMEDOUT : 0;
+}
+
 // region progress
 int ucx_progress(struct ucx_worker *w, int64_t deadline)
 {
-	ucs_status_t status;
+	int armed = 0;
+	int rc = look_up_now_and_then(w, deadline);
 
-	/* 看钟比空转贵，不必每次都看；可是也不能总有事做就永远不看。*/
-	if (++w->polls % POLLS_A_LOOK == 0) {
-		if (stop_requested())
-			return -EINTR;
-		if (deadline_passed(deadline))
-			return -ETIMEDOUT;
-		drop_strays(w);
-	}
-	if (ucp_worker_progress(w->worker) || w->busy)
+	if (rc)
+		return rc;
+	/*
+	 * 次序是“arm，看，睡”，与第 05 课的 ibv_req_notify_cq 一样：CQ 只为 arm 之后
+	 * 到的 completion 发事件。反过来“看，arm，睡”，恰好在两者之间到的那一个，就
+	 * 再也叫不醒我们。刚被叫醒时一定有事，先去做，不必 arm。
+	 */
+	if (!w->busy && !w->woken)
+		armed = arm(w);
+	w->woken = false;
+	if (armed < 0)
+		return armed;
+	if (ucp_worker_progress(w->worker) || !armed)
 		return 0;
 	drop_strays(w);
-	/*
-	 * 睡之前必须 arm：“从现在起有事就让 efd 可读”。有事还没处理完，它返回
-	 * BUSY，不能睡。
-	 */
-	status = ucp_worker_arm(w->worker);
-	if (status == UCS_ERR_BUSY)
-		return 0;
-	if (status != UCS_OK)
-		return ucx_failed(status, NULL, "ucp_worker_arm()");
-	/*
-	 * arm 之后再看一眼：verbs 的 CQ 只为 arm 之后到的 completion 发事件，恰好
-	 * 在上面的 progress 与 arm 之间到的，谁也不会来叫醒我们（第 05 课的
-	 * ibv_req_notify_cq 也是这样：先 arm，再 poll，再睡）。
-	 */
-	if (ucp_worker_progress(w->worker))
-		return 0;
-	return wait_fd(w->efd, POLLIN, deadline);
+	rc = wait_fd(w->efd, POLLIN, deadline);
+	w->woken = !rc;
+	return rc;
 }
 // endregion progress
