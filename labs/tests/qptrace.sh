@@ -99,7 +99,7 @@ reap_all() {
 slow_probes() {
 	local name
 	options=(--stall 0.4)
-	for name in wait unpolled unsignaled; do
+	for name in wait unpolled unsignaled armed unread datagram; do
 		go s "$name" 3
 	done
 	# Background jobs of a script ignore SIGQUIT; a program in a terminal does not.
