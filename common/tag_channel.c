@@ -30,7 +30,7 @@
  * 空转这么多次让一次 CPU：只有一个 CPU 时，对端（或 rxe 自己的 softirq）正等着它，不让
  * 就要耗到时间片用完，几十微秒变成几毫秒。再多空转一阵才看时钟、信号与对端。
  */
-#define POLLS_PER_YIELD 64
+#define POLLS_PER_YIELD 16
 #define POLLS_PER_LOOK	1024
 /* header 加 64 字节内容：小消息 post 时就拷进 WQE，网卡不必再去查 MR、取内存。*/
 #define INLINE_BYTES 96
