@@ -7,12 +7,12 @@
 #include "echo.h"
 
 #include "arguments.h"
+#include "json_line.h"
 #include "pattern.h"
 #include "report.h"
 
 #include <errno.h>
 #include <getopt.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -360,14 +360,7 @@ static int print_json(const struct echo_options *opt,
 					   (json_int_t)out->bytes)
 			       : client_as_json(opt, out);
 
-	if (!root) {
-		report_error(NULL, "no memory for the JSON result");
-		return -ENOMEM;
-	}
-	json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-	json_decref(root);
-	putchar('\n');
-	return 0;
+	return print_json_line(root);
 }
 
 static void print_text(const struct echo_options *opt,

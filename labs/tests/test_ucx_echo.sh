@@ -4,7 +4,7 @@
 # ucx_echo and sock_echo: each byte comes back, many clients at once, peers that
 # lie, stall or vanish, and a peer that knows nothing of this project.
 #
-# shellcheck disable=SC2016 # scripts for the lab are quoted
+# shellcheck disable=SC2016,SC2317 # scripts for the lab are quoted, each() calls
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=labs/tests/ucx.sh
 . "$ROOT/labs/tests/ucx.sh"

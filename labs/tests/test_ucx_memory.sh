@@ -3,6 +3,8 @@
 #
 # ucx_echo and sock_echo under AddressSanitizer and UBSan: good runs, hostile
 # peers on both sides, a peer that is killed, a stop in the middle.
+#
+# shellcheck disable=SC2317 # each() calls
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=labs/tests/ucx.sh
 . "$ROOT/labs/tests/ucx.sh"

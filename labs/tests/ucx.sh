@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 #
 # ucx.sh - what the suites of ucx_echo and sock_echo share. They run on this
 # host's loopback, over UCX's TCP, but for what is said to be in the lab.
