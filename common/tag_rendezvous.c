@@ -28,9 +28,13 @@
 #include <endian.h>
 #include <errno.h>
 
-/* 一次 READ 这么多：太小则请求多，太大则一个丢包要重来的也多。*/
-#define READ_CHUNK (1u << 20)
-/* 同时在途的 READ。一个在路上，下一个已在门口，管道就不会空。*/
+/*
+ * 一次 READ 多少、同时几个在途？一个在路上、下一个已在门口，管道就不会空；再多没有好处，
+ * 反而危险：请求只有一个包，回来的却是一大片，而请求方内核的 backlog 只收得下 1000 个
+ * （net.core.netdev_max_backlog），多出来的被丢掉，要等 67 ms 的重传定时器。4 × 256 KiB
+ * 是 256 个 4 KiB 的包。
+ */
+#define READ_CHUNK  (256u << 10)
 #define READ_WINDOW 4
 
 static int register_buffer(struct tag_channel *ch, struct tag_request *request,

@@ -189,8 +189,8 @@ static void test_sizes(struct pair *p)
 		if (sizes[i] < 64 * MIB)
 			one_size(p, sizes[i], true);
 	}
-	/* 64 MiB is 64 READs, 1 MiB + 1 two, twice; and so on. */
-	CHECK(p->b.ch.counts.reads == 64 + 2 * (2 + 1 + 1 + 1), "%llu",
+	/* READs of 256 KiB: 256 for 64 MiB, 5 for 1 MiB + 1, twice; and so on. */
+	CHECK(p->b.ch.counts.reads == 256 + 2 * (5 + 4 + 1 + 1), "%llu",
 	      (unsigned long long)p->b.ch.counts.reads);
 	close_pair(p);
 }
