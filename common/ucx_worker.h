@@ -33,7 +33,6 @@ struct ucx_worker {
 	bool busy;	       /* poll all the time, never sleep */
 	bool debug;	       /* UCXPY_LOG_LEVEL is DEBUG */
 	unsigned int polls;    /* calls of ucx_progress() */
-	bool woken;	       /* efd became readable last time */
 	struct ucx_tags *tags; /* of all endpoints */
 };
 
