@@ -93,8 +93,11 @@ static int choose_psn(struct rdma_resources *res)
 	return 0;
 }
 
-static uint8_t at_most(int wanted, int device_limit)
+/* 一端能发起多少个 READ，由另一端能应付多少个决定；两端都不能超过网卡的上限。*/
+static uint8_t reads_at_once(const struct rdma_resources *res, int device_limit)
 {
+	int wanted = res->max_reads ? res->max_reads : RD_ATOMIC_DEPTH;
+
 	return (uint8_t)(wanted < device_limit ? wanted : device_limit);
 }
 
@@ -140,8 +143,8 @@ int modify_qp_to_rtr(struct rdma_resources *res)
 		.dest_qp_num = res->remote.qp_num,
 		/* 我期待的第一个包的 PSN = 对端的 sq_psn。不一致则收不到。*/
 		.rq_psn = res->remote.psn,
-		.max_dest_rd_atomic = at_most(RD_ATOMIC_DEPTH,
-					      res->device_attr.max_qp_rd_atom),
+		.max_dest_rd_atomic = reads_at_once(
+			res, res->device_attr.max_qp_rd_atom),
 		.min_rnr_timer = RNR_TIMER_064,
 		.ah_attr = {
 			/*
@@ -181,8 +184,8 @@ int modify_qp_to_rts(struct rdma_resources *res)
 		.retry_cnt = RETRY_6,
 		.rnr_retry = RNR_RETRY_EVER,
 		/* 0 会让之后的 RDMA READ 永远卡住（rxe 上没有任何报错）。*/
-		.max_rd_atomic = at_most(RD_ATOMIC_DEPTH,
-					 res->device_attr.max_qp_init_rd_atom),
+		.max_rd_atomic = reads_at_once(
+			res, res->device_attr.max_qp_init_rd_atom),
 	};
 
 	return step(res, &attr,

@@ -84,7 +84,8 @@ struct rdma_resources {
 	struct ibv_qp *qp;
 	uint32_t max_inline; /* bytes the QP takes inline */
 	/* stage 3 */
-	uint32_t psn; /* my sq_psn, random, 24 bits */
+	uint32_t psn;	   /* my sq_psn, random, 24 bits */
+	uint8_t max_reads; /* RDMA READs at once, each way; 0: 16 */
 	/* stage 4 */
 	struct cm_con_data_t remote; /* the peer's, host byte order */
 	/* stage 5 */
@@ -147,6 +148,20 @@ int init_rdma_resources(struct rdma_resources *res,
 
 /* Undo init_rdma_resources() and all that came after it. */
 int destroy_rdma_resources(struct rdma_resources *res);
+
+/*
+ * For one device and one memory, and many connections: first make a PD (only)
+ * on @owner's opened device and register the memory in it. Then make a CQ and a
+ * QP for each connection, in @owner's PD; @res has no buffer, for its QP only
+ * serves the peer's READs and WRITEs. One thread for each @res, and none may
+ * change @owner, which must outlive them all.
+ */
+int rdma_create_pd(struct rdma_resources *owner);
+int rdma_create_serving_qp(struct rdma_resources *res,
+			   const struct rdma_resources *owner);
+
+/* Destroy them, and leave alone what is @owner's. */
+int rdma_destroy_serving_qp(struct rdma_resources *res);
 
 /* Receive slot @slot (0 ... recv_slots - 1) and send slot @slot of buf. */
 char *recv_slot(const struct rdma_resources *res, uint32_t slot);

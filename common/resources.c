@@ -244,6 +244,52 @@ int rdma_destroy_objects(struct rdma_resources *res)
 }
 // endregion destroy
 
+// region serving-qp
+int rdma_create_pd(struct rdma_resources *owner)
+{
+	return create_pd(owner);
+}
+
+int rdma_create_serving_qp(struct rdma_resources *res,
+			   const struct rdma_resources *owner)
+{
+	const struct rdma_config config = { .gid_index = GID_INDEX_AUTO };
+	int rc;
+
+	/*
+	 * rkey 只在它所属的 PD 里有效：要让多个 QP 都能被人读同一块 MR，它们就得
+	 * 建在同一个 PD 里。每个连接各注册一遍也行，但每注册一遍都要把所有的页再
+	 * pin 一次。
+	 */
+	*res = (struct rdma_resources){
+		.context = owner->context,
+		.device_attr = owner->device_attr,
+		.port_attr = owner->port_attr,
+		.ib_port = owner->ib_port,
+		.gid_index = owner->gid_index,
+		.gid = owner->gid,
+		.pd = owner->pd,
+		/* 自己不收也不发；但 CQ 和两个队列的容量都不能是 0。*/
+		.recv_slots = 1,
+		.send_slots = 1,
+	};
+	rc = create_cq(res, &config);
+	if (!rc)
+		rc = create_qp(res, &config);
+	if (rc)
+		rdma_destroy_serving_qp(res);
+	return rc;
+}
+
+int rdma_destroy_serving_qp(struct rdma_resources *res)
+{
+	/* PD 与 context 是借来的：先放下它们，就只拆自己的 QP 和 CQ。*/
+	res->pd = NULL;
+	res->context = NULL;
+	return rdma_destroy_objects(res);
+}
+// endregion serving-qp
+
 int init_rdma_resources(struct rdma_resources *res,
 			const struct rdma_config *config)
 {

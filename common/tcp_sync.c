@@ -416,7 +416,7 @@ struct cm_con_data_t cm_con_data_of(const struct rdma_resources *res)
 		.psn = res->psn,
 		.active_mtu = (uint8_t)res->port_attr.active_mtu,
 		.addr = (uintptr_t)res->buf,
-		.rkey = res->mr->rkey,
+		.rkey = res->mr ? res->mr->rkey : 0,
 		.size = res->msg_size,
 	};
 
