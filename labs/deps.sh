@@ -27,6 +27,7 @@ packages_of() {
 		libjansson-dev JSON, for --json
 		libucx-dev UCX, for tag matching
 		libssl-dev SHA-1, for UCX-Py's tags
+		libisal-dev CRC-32C, for the needle store
 		END
 		;;
 	lab)

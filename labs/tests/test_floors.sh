@@ -60,6 +60,11 @@ ucx_worker 8
 ucx_message 8
 ucx_endpoint 8
 echo      -
+crc32c    9
+needle_format 9
+needle_store 9
+needle_writer 9
+needle_pattern -
 '
 
 oneTimeSetUp() {

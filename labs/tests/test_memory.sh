@@ -88,7 +88,7 @@ test_sanitizers() {
 test_units_with_sanitizers() {
 	"${CC:-cc}" -g -D_GNU_SOURCE -Icommon "-fsanitize=address,undefined" \
 		-fno-sanitize-recover=all -o "$T/unit" labs/tests/unit_exchange.c \
-		common/*.c -libverbs -ljansson
+		common/*.c -libverbs -ljansson -lisal
 	assertEquals "compiled" 0 $?
 	assertEquals "0 failures" "$("$T/unit" 2>&1)"
 }
