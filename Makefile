@@ -44,7 +44,7 @@ endif
 # What each program is made of; common/ comes to all of them as one library.
 # libs_NAME: libraries that only this one needs.
 PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
-            qp_explain qptrace-report faults needle
+            qp_explain qptrace-report faults needle_server needle
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
@@ -56,6 +56,8 @@ sources_faults := $(wildcard labs/faults/*.c)
 sources_ucx_echo := client/ucx_echo.c
 sources_sock_echo := client/sock_echo.c
 libs_ucx_echo := -lucp -lucs -lcrypto
+sources_needle_server := $(wildcard server/needle_*.c)
+libs_needle_server := -lisal
 sources_needle := $(wildcard client/needle*.c)
 libs_needle := -lisal
 $(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))

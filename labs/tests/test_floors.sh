@@ -65,6 +65,7 @@ needle_format 9
 needle_store 9
 needle_writer 9
 needle_pattern -
+needle_catalog 9
 '
 
 oneTimeSetUp() {

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * needle_engines.h - the connections of a storage node: one thread, one TCP
+ * connection and one QP for each engine. The QP goes when the TCP connection
+ * does.
+ */
+#ifndef SERVER_NEEDLE_ENGINES_H
+#define SERVER_NEEDLE_ENGINES_H
+
+#include "needle_catalog.h"
+#include "rdma_common.h"
+
+#define NEEDLE_ENGINES_MOST 4096
+
+struct needle_service {
+	const struct rdma_resources *owner;   /* device and PD */
+	const struct needle_catalog *catalog; /* what each engine is told */
+	unsigned int most;		      /* engines at once */
+	int handshake_ms;		      /* limit of one handshake */
+};
+
+/*
+ * Accept engines on @listen_sock until the user stops the program; then end
+ * every connection and return 0. A connection that fails is reported and does
+ * not end the others. A negative errno: nothing can be served.
+ */
+int needle_serve(const struct needle_service *service, int listen_sock);
+
+#endif
