@@ -9,6 +9,7 @@
 #   test       every test; the last line counts them
 #   bench      our programs against perftest, iperf3 and others, as ratios
 #   faults     make each mistake of the catalogue, see the explainer name it
+#   fuzzers    the libFuzzer targets (needs clang; labs/tests/test_fuzz.sh)
 #   mutants    put each known fault back and see the tests catch it
 #   docs       fill code and real output into the READMEs and docs-zh
 #   deps       install the Debian packages that are missing
@@ -23,7 +24,12 @@ BUILD    ?= build
 CPPFLAGS += -D_GNU_SOURCE -Icommon
 CFLAGS   ?= -O2 -g
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion
-ifdef SANITIZE
+ifdef FUZZ
+# Asked for by the target "fuzzers".
+CC       := clang
+SAN      := -fsanitize=fuzzer-no-link,address,undefined \
+            -fno-sanitize-recover=all -fno-omit-frame-pointer
+else ifdef SANITIZE
 SAN      := -fsanitize=address,undefined -fno-sanitize-recover=all \
             -fno-omit-frame-pointer
 else ifneq (,$(findstring Free Software,$(shell $(CC) --version)))
@@ -122,6 +128,19 @@ rebuild:
 .PHONY: clean
 clean:
 	rm -rf $(BUILD)
+
+# The fuzzers have objects of their own: each is instrumented for libFuzzer.
+libs_fuzz_needle_store := -lisal
+libs_fuzz_needle_catalog := -lisal
+FUZZERS := $(patsubst labs/tests/fuzz/%.c,%,$(wildcard labs/tests/fuzz/fuzz_*.c))
+.PHONY: fuzzers
+fuzzers:
+	$(MAKE) FUZZ=1 BUILD=$(BUILD)/fuzz $(FUZZERS:%=$(BUILD)/fuzz/%)
+
+.SECONDARY: $(FUZZERS:%=$(BUILD)/labs/tests/fuzz/%.o)
+$(BUILD)/fuzz_%: $(BUILD)/labs/tests/fuzz/fuzz_%.o $(BUILD)/librdma_common.a
+	$(call say,LD)
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $^ $(libs_fuzz_$*) $(LDLIBS)
 
 # What follows needs more than a compiler: the first step installs it.
 .PHONY: deps
