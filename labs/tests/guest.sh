@@ -85,6 +85,24 @@ assert_error() {
 		"$(grep -v '^error: \|^ next: \|^ seen: ' <<<"$text")"
 }
 
+# here NAME CMD…: run on this host, no device needed.
+here() {
+	local name=$1 rc=0
+	shift
+	timeout 20 "$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null || rc=$?
+	echo "$rc" >"$T/$name.rc"
+}
+
+# usage_error PATTERN PROGRAM ARGS…
+usage_error() {
+	local pattern=$1
+	shift
+	here usage "$B/$1" "${@:2}"
+	assert_error usage 2 "$pattern"
+	assert_in "$(err_of usage)" '^ next: .*--help' "$*"
+	assertEquals "stdout of $*" "" "$(out_of usage)"
+}
+
 # ---- in the lab
 
 # nap SECONDS: without starting a process
