@@ -280,6 +280,7 @@ static struct explanation over_memlock(size_t length)
 struct mapping {
 	bool whole; /* all of the range is mapped */
 	bool writable;
+	bool shared;	/* where it is not writable: MAP_SHARED */
 	uintptr_t hole; /* the first address that is not */
 	char line[160]; /* of /proc/self/maps, the first that is wrong */
 };
@@ -303,6 +304,7 @@ static struct mapping mapping_of(uintptr_t from, size_t length)
 			break;
 		if (rights[1] != 'w' && m.writable) {
 			m.writable = false;
+			m.shared = rights[3] == 's';
 			snprintf(m.line, sizeof(m.line), "%.*s",
 				 (int)strcspn(line, "\n"), line);
 		}
@@ -333,6 +335,16 @@ static struct explanation bad_mapping(const void *addr, size_t length,
 			      "literal), or leave LOCAL_WRITE and REMOTE_* out",
 			      "the memory is mapped read-only, and LOCAL_WRITE "
 			      "was asked for");
+		also_seen(&why, "%s", m.line);
+	} else if (m.shared) {
+		/* 只读的 MR 也一样：6.2 之前的内核总是按“要写”来 pin。*/
+		why = because("mr-shared-read-only",
+			      "map it with MAP_PRIVATE: its pages are copied "
+			      "when they are pinned",
+			      "the memory is mapped read-only and MAP_SHARED, "
+			      "and this kernel pins pages as if to write them");
+		also_seen(&why, "%s", m.line);
+	} else if (!m.writable) {
 		also_seen(&why, "%s", m.line);
 	} else {
 		why = because("mr-cannot-pin",
