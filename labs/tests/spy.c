@@ -354,11 +354,13 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	int err = must_fail("ibv_modify_qp");
 
 	note("modify_qp state=%d mask=%x path_mtu=%d is_global=%d hop_limit=%d "
-	     "sgid_index=%d dest=%u rq_psn=%u sq_psn=%u retry_cnt=%d",
+	     "sgid_index=%d dest=%u rq_psn=%u sq_psn=%u retry_cnt=%d "
+	     "max_dest_rd_atomic=%d max_rd_atomic=%d",
 	     attr->qp_state, (unsigned int)mask, attr->path_mtu,
 	     attr->ah_attr.is_global, attr->ah_attr.grh.hop_limit,
 	     attr->ah_attr.grh.sgid_index, attr->dest_qp_num, attr->rq_psn,
-	     attr->sq_psn, attr->retry_cnt);
+	     attr->sq_psn, attr->retry_cnt, attr->max_dest_rd_atomic,
+	     attr->max_rd_atomic);
 	return err ? err : real(qp, attr, mask);
 }
 
