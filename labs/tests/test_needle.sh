@@ -363,8 +363,12 @@ test_make() {
 		(map(.size) | min >= 10 and max <= 5000),
 		(map(.cookie) | unique | length == 100)] | map(tostring) | join(" ")' "$T/list")"
 	assertTrue "needle verify >/dev/null"
+	mkdir "$T/third"
+	S=$T/third needle make -n 100 -V 3 -m 10 -M 5000 -s 8 >"$T/out"
+	for v in 1 2 3; do
+		assertFalse "another seed" "cmp -s {$S,$T/third}/volume-$v.needles"
+	done
 	S=$other needle make -n 1 -m 10 -M 10 -s 8 >"$T/out"
-	assertFalse "another seed" "cmp -s $S/volume-1.needles $other/volume-1.needles"
 	assertEquals "they supersede" 100 "$(S=$other needle list -j | jq '.needles | length')"
 	assertEquals "of the size asked for" 10 "$(S=$other needle get 1 1 | wc -c)"
 	assertEquals "more volumes than needles" "2 needles in 2 volumes" "$(needle make -n 2 -V 9 -M 9)"
