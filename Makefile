@@ -66,6 +66,7 @@ sources_needle_server := $(wildcard server/needle_*.c)
 libs_needle_server := -lisal
 sources_needle := $(wildcard client/needle*.c)
 libs_needle := -lisal
+libs_fuzz_engine_proto := -lmsgpackc
 $(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
 
 # The teaching NCCL net plugin, and one whose handles differ between the API

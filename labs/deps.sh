@@ -28,6 +28,7 @@ packages_of() {
 		libucx-dev UCX, for tag matching
 		libssl-dev SHA-1, for UCX-Py's tags
 		libisal-dev CRC-32C, for the needle store
+		libmsgpack-dev MessagePack, for the engine's messages
 		END
 		;;
 	lab)

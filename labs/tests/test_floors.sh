@@ -66,6 +66,10 @@ needle_store 9
 needle_writer 9
 needle_pattern -
 needle_catalog 9
+engine_frame 9
+engine_scan 9
+engine_proto 9
+engine_decode 9
 '
 
 oneTimeSetUp() {

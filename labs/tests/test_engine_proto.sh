@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# The engine's framing, messages, timers and sessions without an engine and
+# without RDMA: C tests, under the sanitizers and under valgrind.
+# shellcheck source=labs/tests/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+LIBS=(-lmsgpackc -ljansson)
+declare -A SOURCES=(
+	[engine_frame]='engine_frame'
+	[engine_proto]='engine_frame engine_scan engine_proto engine_decode'
+)
+
+# built NAME SUFFIX FLAG…: labs/tests/unit_NAME.c and what it needs of common/
+built() {
+	local name=$1 out=$T/$1$2 source files=()
+	shift 2
+	for source in ${SOURCES[$name]}; do
+		files+=("common/$source.c")
+	done
+	"${CC:-cc}" -D_GNU_SOURCE -Icommon -std=gnu11 -g -Wall -Wextra -Werror \
+		-Wshadow -Wconversion -Wno-sign-conversion "$@" -o "$out" \
+		"labs/tests/unit_$name.c" "${files[@]}" "${LIBS[@]}"
+	assertEquals "compiling unit_$name.c" 0 $?
+}
+
+# passes NAME: under the sanitizers, and (open descriptors too) under valgrind
+passes() {
+	local frames=()
+	[[ $1 != engine_proto ]] || frames=(labs/tests/engine_frames)
+	built "$1" .asan -O1 "-fsanitize=address,undefined" \
+		-fno-sanitize-recover=all &
+	built "$1" .plain -O1
+	wait
+	assertEquals "$1: 0 failures" \
+		"$(timeout 60 "$T/$1.asan" "${frames[@]}" 2>&1)"
+	assertEquals "$1: 0 failures" \
+		"$(timeout 120 valgrind -q --error-exitcode=9 --leak-check=full \
+			"$T/$1.plain" "${frames[@]}" 2>&1)"
+}
+
+test_framing() { passes engine_frame; }
+
+test_messages() { passes engine_proto; }
+
+# The corpus of the fuzzer begins with the recorded frames.
+test_recorded_frames_are_seeds() {
+	local frame
+	assertEquals 21 "$(find labs/tests/engine_frames -name '*.bin' | wc -l)"
+	for frame in labs/tests/engine_frames/*.bin; do
+		cmp "$frame" "labs/tests/fuzz/corpus/engine_proto/${frame##*/}"
+		assertEquals "$frame" 0 $?
+	done
+}
+
+. shunit2
