@@ -29,6 +29,8 @@ packages_of() {
 		libssl-dev SHA-1, for UCX-Py's tags
 		libisal-dev CRC-32C, for the needle store
 		libmsgpack-dev MessagePack, for the engine's messages
+		uuid-dev UUIDs, for the engine's sessions
+		libssl-dev SHA-256 and a compare in constant time, for its token
 		END
 		;;
 	lab)

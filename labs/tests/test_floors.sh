@@ -66,10 +66,15 @@ needle_store 9
 needle_writer 9
 needle_pattern -
 needle_catalog 9
+timers    9
+event_loop 9
 engine_frame 9
 engine_scan 9
 engine_proto 9
 engine_decode 9
+engine_auth 9
+engine_buffer 9
+engine_session 9
 '
 
 oneTimeSetUp() {

@@ -6,10 +6,17 @@
 # shellcheck source=labs/tests/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-LIBS=(-lmsgpackc -ljansson)
+LIBS=("-Wl,--as-needed" -lmsgpackc -ljansson -luuid -lcrypto -libverbs)
 declare -A SOURCES=(
 	[engine_frame]='engine_frame'
 	[engine_proto]='engine_frame engine_scan engine_proto engine_decode'
+	[engine_session]='engine_session engine_buffer engine_auth engine_proto
+		engine_frame timers deadline report explain explain_net
+		explain_verbs qp_table qp_table_data'
+)
+declare -A ARGUMENT=(
+	[engine_proto]=labs/tests/engine_frames # recorded frames
+	[engine_session]=build		# a folder to write to
 )
 
 # built NAME SUFFIX FLAG…: labs/tests/unit_NAME.c and what it needs of common/
@@ -27,22 +34,24 @@ built() {
 
 # passes NAME: under the sanitizers, and (open descriptors too) under valgrind
 passes() {
-	local frames=()
-	[[ $1 != engine_proto ]] || frames=(labs/tests/engine_frames)
+	local arguments=()
+	[[ ! ${ARGUMENT[$1]:-} ]] || arguments=("${ARGUMENT[$1]}")
 	built "$1" .asan -O1 "-fsanitize=address,undefined" \
 		-fno-sanitize-recover=all &
 	built "$1" .plain -O1
 	wait
 	assertEquals "$1: 0 failures" \
-		"$(timeout 60 "$T/$1.asan" "${frames[@]}" 2>&1)"
+		"$(timeout 60 "$T/$1.asan" "${arguments[@]}" 2>&1)"
 	assertEquals "$1: 0 failures" \
 		"$(timeout 120 valgrind -q --error-exitcode=9 --leak-check=full \
-			"$T/$1.plain" "${frames[@]}" 2>&1)"
+			"$T/$1.plain" "${arguments[@]}" 2>&1)"
 }
 
 test_framing() { passes engine_frame; }
 
 test_messages() { passes engine_proto; }
+
+test_sessions() { passes engine_session; }
 
 # The corpus of the fuzzer begins with the recorded frames.
 test_recorded_frames_are_seeds() {
