@@ -50,7 +50,8 @@ endif
 # What each program is made of; common/ comes to all of them as one library.
 # libs_NAME: libraries that only this one needs.
 PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
-            qp_explain qptrace-report faults needle_server needle
+            qp_explain qptrace-report faults needle_server needle \
+            rdma_engine engine_client
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
@@ -67,6 +68,10 @@ libs_needle_server := -lisal
 sources_needle := $(wildcard client/needle*.c)
 libs_needle := -lisal
 libs_fuzz_engine_proto := -lmsgpackc
+sources_rdma_engine := server/rdma_engine.c server/engine_options.c
+sources_engine_client := $(wildcard client/engine_*.c)
+libs_rdma_engine := -lmsgpackc -luuid -lcrypto -lisal
+libs_engine_client := -lmsgpackc -luuid -lcrypto -lisal
 $(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
 
 # The teaching NCCL net plugin, and one whose handles differ between the API

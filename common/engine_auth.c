@@ -28,11 +28,11 @@ static int load_failed(int err, const char *call, const char *path)
 	return verb_failed(err, why, "%s(\"%s\")", call, path);
 }
 
-static int digest_of_file(struct engine_auth *auth, int fd, const char *path)
+static int read_all(char token[ENGINE_TOKEN_SIZE], int fd, const char *path)
 {
-	char token[ENGINE_TOKEN_MOST + 2]; /* 多一个换行，再多一个看得出太长 */
 	struct stat st;
-	ssize_t n = read(fd, token, sizeof(token));
+	/* 多读一个换行，再多读一个，看得出太长。*/
+	ssize_t n = read(fd, token, ENGINE_TOKEN_SIZE);
 
 	if (n < 0)
 		return load_failed(errno, "read", path);
@@ -47,22 +47,33 @@ static int digest_of_file(struct engine_auth *auth, int fd, const char *path)
 	if (!fstat(fd, &st) && st.st_mode & (S_IRWXG | S_IRWXO))
 		report_warning("chmod 600 it",
 			       "others may read the token in %s", path);
-	SHA256((const unsigned char *)token, (size_t)n, auth->digest);
-	OPENSSL_cleanse(token, sizeof(token));
-	auth->needed = true;
-	return 0;
+	return (int)n;
+}
+
+int engine_token_read(char token[ENGINE_TOKEN_SIZE], const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int n;
+
+	if (fd < 0)
+		return load_failed(errno, "open", path);
+	n = read_all(token, fd, path);
+	close(fd);
+	return n;
 }
 
 int engine_auth_load(struct engine_auth *auth, const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int rc;
+	char token[ENGINE_TOKEN_SIZE];
+	int n = engine_token_read(token, path);
 
-	if (fd < 0)
-		return load_failed(errno, "open", path);
-	rc = digest_of_file(auth, fd, path);
-	close(fd);
-	return rc;
+	if (n < 0)
+		return n;
+	/* 只留下摘要：token 本身不必在内存里待上几个月。*/
+	SHA256((const unsigned char *)token, (size_t)n, auth->digest);
+	OPENSSL_cleanse(token, sizeof(token));
+	auth->needed = true;
+	return 0;
 }
 
 // region check

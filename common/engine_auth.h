@@ -17,10 +17,14 @@ struct engine_auth {
 };
 
 /*
- * Take the token from file @path: all of it but one newline at the end. -EINVAL:
- * empty, or over ENGINE_TOKEN_MOST; or -errno (reported). Warns if others than
- * the owner may read the file.
+ * Read the token in file @path: all of it but one newline at the end. Returns its
+ * length; -EINVAL: empty, or over ENGINE_TOKEN_MOST; or -errno (reported). Warns
+ * if others than the owner may read the file.
  */
+#define ENGINE_TOKEN_SIZE (ENGINE_TOKEN_MOST + 2)
+int engine_token_read(char token[ENGINE_TOKEN_SIZE], const char *path);
+
+/* Take the token from file @path. As engine_token_read(), but 0. */
 int engine_auth_load(struct engine_auth *auth, const char *path);
 
 /*

@@ -75,6 +75,14 @@ engine_decode 9
 engine_auth 9
 engine_buffer 9
 engine_session 9
+remote_read 9
+engine_link 9
+engine_failure 9
+engine_socket 9
+engine_ipc 9
+engine_service 9
+engine_read 9
+engine_call 9
 '
 
 oneTimeSetUp() {
