@@ -51,7 +51,7 @@ endif
 # libs_NAME: libraries that only this one needs.
 PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
             qp_explain qptrace-report faults needle_server needle \
-            rdma_engine engine_client
+            rdma_engine engine_client unix_pingpong
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
@@ -69,6 +69,7 @@ sources_needle := $(wildcard client/needle*.c)
 libs_needle := -lisal
 libs_fuzz_engine_proto := -lmsgpackc
 sources_rdma_engine := server/rdma_engine.c server/engine_options.c
+sources_unix_pingpong := labs/unix_pingpong.c
 sources_engine_client := $(wildcard client/engine_*.c)
 libs_rdma_engine := -lmsgpackc -luuid -lcrypto -lisal
 libs_engine_client := -lmsgpackc -luuid -lcrypto -lisal

@@ -3,74 +3,72 @@
  * engine_bench.c —— 量两样东西：一次 Ping 要多久，一秒能读多少
  *
  * 一条连接上的请求是一问一答、按次序的，所以“同时 16 个 READ”就是 16 条连接，各自在
- * 走 StartRead → (MapBuffer) → CompleteRead 的一圈；由一个 poll 循环照看它们。
+ * 走 StartRead → (MapBuffer) → CompleteRead 的一圈；由一个事件循环照看它们。
  */
 #include "engine_bench.h"
 
 #include "crc32c.h"
 #include "deadline.h"
 #include "engine_session.h"
+#include "event_loop.h"
+#include "json_line.h"
 #include "laps.h"
 #include "report.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define POLL_MS 500 /* 至多这么久就看一眼停止标志 */
 
 static int timeout_ms(const struct engine_client_options *opt)
 {
 	return (int)opt->timeout_secs * 1000;
 }
 
-static int print_json(json_t *root)
-{
-	if (!root) {
-		report_error(NULL, "no memory for the JSON result");
-		return -ENOMEM;
-	}
-	json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-	json_decref(root);
-	putchar('\n');
-	return 0;
-}
-
 /* ---- Ping --------------------------------------------------------------- */
 
-static int ping_once(struct engine_connection *c, int wait_ms)
+static int ping_once(struct engine_connection *c, int wait_ms,
+		     struct engine_message *request,
+		     struct engine_message *answer)
 {
-	const struct engine_message request = {
+	*request = (struct engine_message){
 		.type = ENGINE_PING,
 		.ping = { .timestamp_ns = engine_unix_ns(),
 			  .client_id = engine_text_of("bench") },
 	};
-	struct engine_message answer;
+	return engine_call(c, request, ENGINE_PONG, answer, wait_ms);
+}
 
-	return engine_call(c, &request, ENGINE_PONG, &answer, wait_ms);
+static size_t bytes_of(const struct engine_message *m)
+{
+	struct engine_stream s;
+	size_t size;
+
+	engine_stream_init(&s, -1, ENGINE_FRAME_MAX);
+	engine_encode(m, &s);
+	size = engine_stream_pending(&s);
+	engine_stream_close(&s);
+	return size;
 }
 
 static int report_pings(const struct engine_client_options *opt,
-			struct laps *laps, uint64_t iters)
+			struct laps *laps, size_t request, size_t answer)
 {
 	struct lap_summary half = laps_halved(laps);
 
 	if (opt->json)
-		return print_json(json_pack("{s:s, s:I, s:o}", "bench", "ping",
-					    "iters", (json_int_t)iters,
-					    "half_round_trip_us",
-					    lap_summary_as_json(&half)));
-	report_result("%llu Pings: half round trip min %.2f median %.2f p99 "
-		      "%.2f max %.2f us",
-		      (unsigned long long)iters, half.min, half.median,
-		      half.p99, half.max);
+		return print_json_line(json_pack(
+			"{s:s, s:I, s:I, s:I, s:o}", "bench", "ping", "iters",
+			(json_int_t)laps->done, "request_bytes",
+			(json_int_t)request, "answer_bytes", (json_int_t)answer,
+			"half_round_trip_us", lap_summary_as_json(&half)));
+	report_round_trips(laps->done, request, &half);
 	return 0;
 }
 
 int engine_bench_ping(const struct engine_client_options *opt)
 {
 	struct engine_connection c = { .stream.fd = -1 };
+	struct engine_message request, answer;
 	uint64_t iters = opt->iters ? opt->iters : 1000;
 	struct laps laps;
 	int rc = laps_init(&laps, iters);
@@ -78,15 +76,16 @@ int engine_bench_ping(const struct engine_client_options *opt)
 	if (rc)
 		return rc;
 	rc = engine_connect(&c, opt->socket, deadline_in_ms(timeout_ms(opt)));
-	if (!rc)
-		rc = ping_once(&c, timeout_ms(opt)); /* 预热 */
+	if (!rc) /* 预热 */
+		rc = ping_once(&c, timeout_ms(opt), &request, &answer);
 	laps_start(&laps);
 	for (uint64_t i = 0; i < iters && !rc; i++) {
-		rc = ping_once(&c, timeout_ms(opt));
+		rc = ping_once(&c, timeout_ms(opt), &request, &answer);
 		laps_next(&laps);
 	}
 	if (!rc)
-		rc = report_pings(opt, &laps, iters);
+		rc = report_pings(opt, &laps, bytes_of(&request),
+				  bytes_of(&answer));
 	engine_disconnect(&c);
 	laps_free(&laps);
 	return rc;
@@ -94,22 +93,26 @@ int engine_bench_ping(const struct engine_client_options *opt)
 
 /* ---- 读 ----------------------------------------------------------------- */
 
-/* 一条连接，和它正等的回答。*/
+/* 一条连接，和它正等的几个回答。*/
 struct lane {
+	struct bench *bench;
 	struct engine_connection c;
-	enum engine_type awaits;
+	struct event_source source;
+	unsigned int starts, maps, completes;
 	char id[ENGINE_ID_SIZE];
 	uint64_t size;
 	uint32_t crc;
-	bool idle; /* 没有要它做的了 */
 };
 
 struct bench {
 	const struct engine_client_options *opt;
 	const struct engine_message start; /* StartRead */
+	struct event_loop loop;
+	struct timer stall;
 	struct lane *lanes;
-	struct pollfd *fds;
 	uint64_t begun, done, bytes, iters;
+	uint64_t done_before; /* when stall was set */
+	int rc;
 };
 
 static int64_t deadline_of(const struct bench *b)
@@ -117,10 +120,11 @@ static int64_t deadline_of(const struct bench *b)
 	return deadline_in_ms(timeout_ms(b->opt));
 }
 
-static int begin_read(struct bench *b, struct lane *lane)
+static void begin_read(struct bench *b, struct lane *lane)
 {
 	b->begun++;
-	return engine_send(&lane->c, &b->start, deadline_of(b));
+	lane->starts++;
+	engine_encode(&b->start, &lane->c.stream);
 }
 
 static int ask_for_map(struct bench *b, struct lane *lane)
@@ -130,7 +134,8 @@ static int ask_for_map(struct bench *b, struct lane *lane)
 		.map_buffer = { engine_text_of(lane->id) },
 	};
 
-	lane->awaits = ENGINE_MAP_BUFFER_RESPONSE;
+	lane->maps++;
+	lane->c.stream.takes_fds = true;
 	return engine_send(&lane->c, &m, deadline_of(b));
 }
 
@@ -143,15 +148,15 @@ static int complete(struct bench *b, struct lane *lane)
 				   .bytes_transferred = lane->size,
 				   .client_crc = { true, lane->crc } },
 	};
-	int rc = engine_send(&lane->c, &m, deadline_of(b));
 
-	lane->awaits = ENGINE_COMPLETE_READ_RESPONSE;
-	/* 下一个 StartRead 紧跟着发出去：省下一次来回里的空等。*/
-	if (!rc && b->begun < b->iters)
-		rc = begin_read(b, lane);
-	else
-		lane->idle = true;
-	return rc;
+	/*
+	 * 下一个 StartRead 排在前面，跟它一起发出去：两个回答于是也一起回来，每读一次
+	 * 只醒一次。
+	 */
+	if (b->begun < b->iters)
+		begin_read(b, lane);
+	lane->completes++;
+	return engine_send(&lane->c, &m, deadline_of(b));
 }
 
 static int on_started(struct bench *b, struct lane *lane,
@@ -197,7 +202,6 @@ static int on_completed(struct bench *b, struct lane *lane,
 	}
 	b->done++;
 	b->bytes += lane->size;
-	lane->awaits = ENGINE_START_READ_RESPONSE;
 	return 0;
 }
 
@@ -213,38 +217,59 @@ static int step(struct bench *b, struct lane *lane)
 		engine_report_refusal(&b->start, &m);
 		return -EREMOTEIO;
 	}
-	if (m.type != lane->awaits) {
-		report_error(NULL, "the engine answers out of order");
-		return -EPROTO;
-	}
-	if (m.type == ENGINE_START_READ_RESPONSE)
+	if (m.type == ENGINE_START_READ_RESPONSE && lane->starts--)
 		return on_started(b, lane, &m.started);
-	if (m.type == ENGINE_MAP_BUFFER_RESPONSE)
+	if (m.type == ENGINE_MAP_BUFFER_RESPONSE && lane->maps--)
 		return on_mapped(b, lane);
-	return on_completed(b, lane, &m.completed);
+	if (m.type == ENGINE_COMPLETE_READ_RESPONSE && lane->completes--)
+		return on_completed(b, lane, &m.completed);
+	report_error(NULL, "the engine answers what nobody asked");
+	return -EPROTO;
 }
 // endregion lane
 
-static int step_lanes(struct bench *b)
+static void end(struct bench *b, int rc)
 {
-	int n = poll(b->fds, b->opt->in_flight, POLL_MS);
+	b->rc = rc;
+	event_loop_end(&b->loop);
+}
+
+/* 这条连接上有东西：取来，到齐了几条就处理几条。*/
+static void on_lane(void *owner, uint32_t events)
+{
+	struct lane *lane = owner;
+	struct bench *b = lane->bench;
 	int rc = 0;
 
-	if (stop_requested()) {
-		report_error(NULL, "bench: stopped by a signal");
-		return -EINTR;
+	(void)events;
+	if (!engine_stream_fill(&lane->c.stream)) {
+		report_error("see the engine's own messages",
+			     "the engine closed the connection");
+		rc = -ECONNRESET;
 	}
-	for (uint64_t i = 0; i < b->opt->in_flight && n > 0 && !rc; i++) {
-		if (!b->fds[i].revents)
-			continue;
-		do {
-			rc = step(b, &b->lanes[i]);
-		} while (!rc && engine_answer_is_there(&b->lanes[i].c));
-		if (b->lanes[i].idle &&
-		    b->lanes[i].awaits == ENGINE_START_READ_RESPONSE)
-			b->fds[i].fd = -1;
+	while (!rc && engine_answer_is_there(&lane->c))
+		rc = step(b, lane);
+	if (rc || b->done == b->iters)
+		end(b, rc);
+}
+
+static void watch_for_stall(struct bench *b)
+{
+	b->done_before = b->done;
+	timer_set(&b->loop.timers, &b->stall, deadline_of(b));
+}
+
+static void on_stall(void *owner)
+{
+	struct bench *b = owner;
+
+	if (b->done > b->done_before) {
+		watch_for_stall(b);
+		return;
 	}
-	return rc;
+	report_error("see the engine's own messages",
+		     "no read has ended before the deadline");
+	end(b, -ETIMEDOUT);
 }
 
 static int connect_lanes(struct bench *b)
@@ -252,41 +277,44 @@ static int connect_lanes(struct bench *b)
 	int rc = 0;
 
 	for (uint64_t i = 0; i < b->opt->in_flight && !rc; i++) {
-		rc = engine_connect(&b->lanes[i].c, b->opt->socket,
-				    deadline_of(b));
-		b->fds[i] = (struct pollfd){ .fd = b->lanes[i].c.stream.fd,
-					     .events = POLLIN };
+		struct lane *lane = &b->lanes[i];
+
+		lane->bench = b;
+		lane->source = (struct event_source){ on_lane, lane, -1, 0 };
+		rc = engine_connect(&lane->c, b->opt->socket, deadline_of(b));
+		if (!rc)
+			rc = event_loop_add(&b->loop, &lane->source,
+					    lane->c.stream.fd, EPOLLIN);
 	}
 	return rc;
 }
 
+static void disconnect_lanes(struct bench *b)
+{
+	for (uint64_t i = 0; i < b->opt->in_flight; i++)
+		engine_disconnect(&b->lanes[i].c);
+}
+
 static int run(struct bench *b, double *seconds)
 {
-	int64_t start = now_ns(), last = start;
-	uint64_t done = 0;
+	int64_t start = now_ns();
 	int rc = 0;
 
 	for (uint64_t i = 0; i < b->opt->in_flight && !rc; i++) {
-		b->lanes[i].awaits = ENGINE_START_READ_RESPONSE;
-		if (b->begun < b->iters)
-			rc = begin_read(b, &b->lanes[i]);
-		else
-			b->fds[i].fd = -1;
+		if (b->begun == b->iters)
+			break;
+		begin_read(b, &b->lanes[i]);
+		rc = engine_flush(&b->lanes[i].c, deadline_of(b));
 	}
-	while (b->done < b->iters && !rc) {
-		rc = step_lanes(b);
-		if (b->done != done || !last)
-			last = now_ns();
-		done = b->done;
-		if (!rc &&
-		    now_ns() - last > (int64_t)timeout_ms(b->opt) * 1000000) {
-			report_error("see the engine's own messages",
-				     "no read has ended before the deadline");
-			rc = -ETIMEDOUT;
-		}
-	}
+	watch_for_stall(b);
+	if (!rc)
+		rc = event_loop_run(&b->loop);
 	*seconds = (double)(now_ns() - start) / 1e9;
-	return rc;
+	if (!rc && !b->rc && stop_requested()) {
+		report_error(NULL, "bench: stopped by a signal");
+		rc = -EINTR;
+	}
+	return rc ? rc : b->rc;
 }
 
 static int report_reads(const struct bench *b, double seconds)
@@ -294,7 +322,7 @@ static int report_reads(const struct bench *b, double seconds)
 	double mb_per_s = (double)b->bytes / 1e6 / seconds;
 
 	if (b->opt->json)
-		return print_json(json_pack(
+		return print_json_line(json_pack(
 			"{s:s, s:I, s:I, s:I, s:b, s:f, s:f}", "bench", "read",
 			"iters", (json_int_t)b->iters, "size",
 			(json_int_t)(b->bytes / b->iters), "in_flight",
@@ -315,25 +343,27 @@ int engine_bench_read(const struct engine_client_options *opt,
 				      .start_read = *request },
 			   .iters = opt->iters ? opt->iters : 1000 };
 	double seconds;
-	int rc = 0;
+	int rc;
 
+	b.stall = (struct timer){ .fire = on_stall, .owner = &b };
 	b.lanes = calloc(opt->in_flight, sizeof(*b.lanes));
-	b.fds = calloc(opt->in_flight, sizeof(*b.fds));
-	if (!b.lanes || !b.fds) {
+	if (!b.lanes) {
 		report_error("choose fewer --in-flight", "no memory");
-		rc = -ENOMEM;
+		return -ENOMEM;
 	}
-	for (uint64_t i = 0; i < opt->in_flight && b.lanes; i++)
+	for (uint64_t i = 0; i < opt->in_flight; i++)
 		b.lanes[i].c.stream.fd = -1;
-	if (!rc)
-		rc = connect_lanes(&b);
+	rc = event_loop_open(&b.loop);
+	if (rc)
+		goto free_lanes;
+	rc = connect_lanes(&b);
 	if (!rc)
 		rc = run(&b, &seconds);
 	if (!rc)
 		rc = report_reads(&b, seconds);
-	for (uint64_t i = 0; i < opt->in_flight && b.lanes; i++)
-		engine_disconnect(&b.lanes[i].c);
+	disconnect_lanes(&b);
+	event_loop_close(&b.loop);
+free_lanes:
 	free(b.lanes);
-	free(b.fds);
 	return rc;
 }

@@ -11,6 +11,7 @@
 #include "engine_auth.h"
 #include "engine_bench.h"
 #include "engine_session.h"
+#include "json_line.h"
 #include "report.h"
 
 #include <errno.h>
@@ -36,18 +37,6 @@ static int timeout_ms(const struct engine_client_options *opt)
 	return (int)opt->timeout_secs * 1000;
 }
 
-static int print_json(json_t *root)
-{
-	int rc = root ? json_dumpf(root, stdout, JSON_COMPACT) : -1;
-
-	json_decref(root);
-	putchar('\n');
-	if (!rc)
-		return 0;
-	report_error(NULL, "no memory for the JSON result");
-	return -ENOMEM;
-}
-
 static int connect_to_engine(const struct engine_client_options *opt,
 			     struct engine_connection *c)
 {
@@ -71,7 +60,7 @@ static int ping_once(const struct engine_client_options *opt,
 	if (rc)
 		return rc;
 	if (opt->json)
-		return print_json(json_pack(
+		return print_json_line(json_pack(
 			"{s:f, s:f}", "round_trip_us",
 			(double)(now_ns() - began) / 1e3, "to_engine_us",
 			(double)m.pong.server_rtt_ns / 1e3));
@@ -155,7 +144,8 @@ static int do_caps(const struct engine_client_options *opt)
 	rc = ask_caps(opt, &c, &m);
 	if (!rc && opt->json) {
 		root = engine_message_as_json(&m);
-		rc = print_json(json_incref(json_object_get(root, "data")));
+		rc = print_json_line(
+			json_incref(json_object_get(root, "data")));
 		json_decref(root);
 	} else if (!rc) {
 		show_caps(&m.capabilities);
@@ -316,7 +306,7 @@ static int report_read(const struct reading *r, int64_t began)
 	double seconds = (double)(now_ns() - began) / 1e9;
 
 	if (opt->json)
-		return print_json(json_pack(
+		return print_json_line(json_pack(
 			"{s:I, s:I, s:I, s:I, s:I, s:f}", "volume",
 			(json_int_t)opt->volume, "needle",
 			(json_int_t)opt->needle, "offset",

@@ -22,6 +22,7 @@
 #define MEBIBYTE  (1u << 20)
 #define KEEP_MOST (64u << 20) /* 留着备用的 buffer，总共不超过这么多字节 */
 #define KEEP_FDS  256 /* 也不超过这么多个：每个占一个 fd */
+#define OWN_MOST  (256u << 10) /* 每个 client 可以留一个给过它的，至多这么大 */
 
 static const struct explanation no_explanation;
 
@@ -140,31 +141,44 @@ static int make(struct engine_pool *pool, size_t size,
 	return 0;
 }
 
-int engine_pool_get(struct engine_pool *pool, size_t size,
-		    struct engine_buffer **buffer)
+/* 现成的：这个 client 自己的，或架子上的。*/
+static struct engine_buffer *take_kept(struct engine_pool *pool, size_t size,
+				       struct engine_buffer **own)
 {
-	struct engine_buffer *b = NULL;
-	int rc = 0;
+	struct engine_buffer *b = *own;
 
-	/* 先问放不放得下，再凑整：2^62 凑不了整。*/
-	if (size > pool->most || pool->in_use > pool->most - rounded(size) ||
-	    rounded(size) > pool->most)
-		return -EDQUOT;
-	size = rounded(size);
-	if (size <= MEBIBYTE)
-		b = *shelf(pool, size);
+	if (b && b->size >= size) {
+		*own = NULL;
+		return b;
+	}
+	b = size <= MEBIBYTE ? *shelf(pool, size) : NULL;
 	if (b) {
 		*shelf(pool, size) = b->next;
 		b->next = NULL;
 		pool->kept -= size;
 		pool->kept_fds--;
-	} else {
-		rc = make(pool, size, &b);
 	}
+	return b;
+}
+
+int engine_pool_get(struct engine_pool *pool, size_t size,
+		    struct engine_buffer **own, struct engine_buffer **buffer)
+{
+	struct engine_buffer *b;
+	int rc = 0;
+
+	/* 先问放不放得下，再凑整：2^62 凑不了整。*/
+	if (size > pool->most || rounded(size) > pool->most ||
+	    pool->in_use > pool->most - rounded(size))
+		return -EDQUOT;
+	size = rounded(size);
+	b = take_kept(pool, size, own);
+	if (!b)
+		rc = make(pool, size, &b);
 	if (rc)
 		return rc;
 	b->refs = 1;
-	pool->in_use += size;
+	pool->in_use += b->size;
 	*buffer = b;
 	return 0;
 }
@@ -175,15 +189,21 @@ struct engine_buffer *engine_buffer_ref(struct engine_buffer *buffer)
 	return buffer;
 }
 
-void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer)
+// region put
+void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer,
+		       struct engine_buffer **own)
 {
 	if (--buffer->refs)
 		return;
 	pool->in_use -= buffer->size;
 	/*
-	 * 给出去过的不再用：那个 client 的映射还指着这些页，下一位 client 的数据写进来，
-	 * 它就全看见了。
+	 * 给出去过的不再给别人：那个 client 的映射还指着这些页，下一位 client 的数据
+	 * 写进来，它就全看见了。它自己的下一次读取，用它却没有什么不可以。
 	 */
+	if (buffer->given && own && !*own && buffer->size <= OWN_MOST) {
+		*own = buffer;
+		return;
+	}
 	if (buffer->given || buffer->size > MEBIBYTE ||
 	    pool->kept + buffer->size > KEEP_MOST ||
 	    pool->kept_fds == KEEP_FDS) {
@@ -195,14 +215,22 @@ void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer)
 	pool->kept += buffer->size;
 	pool->kept_fds++;
 }
+// endregion put
+
+void engine_buffer_drop(struct engine_buffer **own)
+{
+	if (*own)
+		destroy(*own);
+	*own = NULL;
+}
 
 // region give
 int engine_buffer_give(struct engine_buffer *buffer, size_t used)
 {
-	if (buffer->given)
-		return buffer->fd;
 	/* 尾部可能是上一个 session 的数据：复用而不清零，就是泄密。*/
 	memset((char *)buffer->addr + used, 0, buffer->size - used);
+	if (buffer->given)
+		return buffer->fd;
 	/*
 	 * F_SEAL_WRITE 要求已没有可写的映射，而我们自己（和网卡）正映射着它，会得到
 	 * EBUSY。F_SEAL_FUTURE_WRITE 只禁止“今后”的可写映射与 write()：已有的这一个

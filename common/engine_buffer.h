@@ -5,8 +5,8 @@
  * mapped by a client in another process.
  *
  * A pool keeps buffers for reuse, since to register memory takes longer than to
- * read a needle. A buffer that a client was given is never used again: that
- * client may look at it as long as it likes.
+ * read a needle. A buffer that a client was given is never used for another one:
+ * that client may look at it as long as it likes.
  *
  * memfd_create(2), fcntl(2) (file sealing), ibv_reg_mr(3).
  */
@@ -44,18 +44,27 @@ void engine_pool_init(struct engine_pool *pool, struct ibv_pd *pd, size_t most);
 void engine_pool_close(struct engine_pool *pool);
 
 /*
- * A buffer of at least @size bytes, with one reference. What stands in it is
+ * A buffer of at least @size bytes, with one reference: *@own, if that is large
+ * enough (then it becomes NULL), or one of the pool's. What stands in it is
  * somebody's old data: engine_buffer_give() clears what is not read over.
  * -EDQUOT: over `most`; -ENOMEM, -EMFILE, ...: reported if it is not memory or
  * descriptors that ran out.
  */
 int engine_pool_get(struct engine_pool *pool, size_t size,
-		    struct engine_buffer **buffer);
+		    struct engine_buffer **own, struct engine_buffer **buffer);
 
 struct engine_buffer *engine_buffer_ref(struct engine_buffer *buffer);
 
-/* Drop a reference; with the last one the buffer is the pool's again. */
-void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer);
+/*
+ * Drop a reference; with the last one the buffer is the pool's again, or, if a
+ * client was given it, stays in *@own (when that is NULL, and @own is not) for
+ * the next read of the same client.
+ */
+void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer,
+		       struct engine_buffer **own);
+
+/* Free *@own, if there is one. */
+void engine_buffer_drop(struct engine_buffer **own);
 
 /*
  * Make it ready to be given to a client that may see its first @used bytes:

@@ -30,7 +30,6 @@ int engine_connect(struct engine_connection *c, const char *path,
 	if (fd < 0)
 		return fd;
 	engine_stream_init(&c->stream, fd, OUT_MOST);
-	c->stream.takes_fds = true;
 	c->answered = false;
 	return 0;
 }
@@ -57,13 +56,10 @@ static int talk_failed(int rc, const char *what)
 	return rc;
 }
 
-int engine_send(struct engine_connection *c,
-		const struct engine_message *request, int64_t deadline)
+int engine_flush(struct engine_connection *c, int64_t deadline)
 {
-	int rc = engine_encode(request, &c->stream);
+	int rc = engine_stream_flush(&c->stream);
 
-	if (!rc)
-		rc = engine_stream_flush(&c->stream);
 	while (rc == -EAGAIN) {
 		rc = wait_fd(c->stream.fd, POLLOUT, deadline);
 		if (!rc)
@@ -72,7 +68,21 @@ int engine_send(struct engine_connection *c,
 	return rc ? talk_failed(rc, "sending a request to the engine") : 0;
 }
 
-/* 等到一整条消息到齐；@data 指向缓冲区里的它。*/
+int engine_send(struct engine_connection *c,
+		const struct engine_message *request, int64_t deadline)
+{
+	int rc = engine_encode(request, &c->stream);
+
+	if (rc)
+		return talk_failed(rc, "writing a request to the engine");
+	return engine_flush(c, deadline);
+}
+
+/*
+ * 等到一整条消息到齐；@data 指向缓冲区里的它。先 poll 再 recv，而不是睡在 recv 里：
+ * Unix socket 的对端每取走一条请求，都会把睡在 recv 里的人叫醒一次（那是给等着写的人
+ * 的通知），poll 则分得清是不是它要的事件。为此白白多出两次进程切换，不值得。
+ */
 static int await_frame(struct engine_connection *c, const char **data,
 		       uint32_t *size, int64_t deadline)
 {
@@ -82,14 +92,14 @@ static int await_frame(struct engine_connection *c, const char **data,
 
 		if (rc == 1)
 			return 0;
-		if (rc < 0)
+		if (!rc)
+			rc = wait_fd(c->stream.fd, POLLIN, deadline);
+		if (rc)
 			return rc;
 		n = engine_stream_fill(&c->stream);
-		if (n == -EAGAIN)
-			n = wait_fd(c->stream.fd, POLLIN, deadline);
-		else if (n == 0)
-			n = -ECONNRESET;
-		if (n < 0)
+		if (n == 0)
+			return -ECONNRESET;
+		if (n < 0 && n != -EAGAIN)
 			return (int)n;
 	}
 }
@@ -227,9 +237,12 @@ int engine_map(struct engine_connection *c, const char *id,
 		.map_buffer = { .session_id = engine_text_of(id) },
 	};
 	struct engine_message answer;
-	int rc = engine_call(c, &request, ENGINE_MAP_BUFFER_RESPONSE, &answer,
-			     timeout_ms);
+	int rc;
 
+	c->stream.takes_fds = true; /* 平时不要：recvmsg 比 recv 贵 */
+	rc = engine_call(c, &request, ENGINE_MAP_BUFFER_RESPONSE, &answer,
+			 timeout_ms);
+	c->stream.takes_fds = false;
 	return rc ? rc : engine_map_received(c, answer.mapped.size, mapping);
 }
 // endregion map

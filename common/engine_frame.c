@@ -22,6 +22,7 @@
 #define FIRST_SIZE 4096	 /* 大多数消息几十个字节 */
 #define KEEP_SIZE  65536 /* 空闲的 stream 最多留这么大的缓冲区 */
 #define ROOM	   1024	 /* 一次 recv 至少给它这么大的地方 */
+#define FDS_MOST   8	 /* 一次 recvmsg 收得下的 fd */
 #define IN_MOST	   (ENGINE_PREFIX_SIZE + (size_t)ENGINE_FRAME_MAX)
 
 void engine_stream_init(struct engine_stream *s, int fd, size_t out_most)
@@ -82,6 +83,9 @@ static int make_room(struct engine_bytes *b, size_t room, size_t most)
 	}
 	while (size - b->end < room)
 		size *= 2;
+	/* 从不大于 most：于是“还放得下”就等于“没有越过界限”。*/
+	if (size > most)
+		size = most;
 	if (size == b->size)
 		return 0;
 	data = realloc(b->data, size);
@@ -100,7 +104,7 @@ static int make_room(struct engine_bytes *b, size_t room, size_t most)
 static void keep_fd(struct engine_stream *s, struct msghdr *msg)
 {
 	struct cmsghdr *c;
-	int fds[8];
+	int fds[FDS_MOST];
 
 	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		size_t n;
@@ -108,8 +112,8 @@ static void keep_fd(struct engine_stream *s, struct msghdr *msg)
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		if (n > sizeof(fds) / sizeof(*fds))
-			n = sizeof(fds) / sizeof(*fds);
+		if (n > FDS_MOST)
+			n = FDS_MOST;
 		memcpy(fds, CMSG_DATA(c), n * sizeof(int));
 		for (size_t i = 0; i < n; i++) {
 			if (s->in_fd < 0)
@@ -121,15 +125,27 @@ static void keep_fd(struct engine_stream *s, struct msghdr *msg)
 }
 // endregion take-fd
 
-long engine_stream_fill(struct engine_stream *s)
+static ssize_t receive_with_fd(struct engine_stream *s, void *to, size_t size)
 {
 	union {
 		struct cmsghdr align;
-		char space[CMSG_SPACE(8 * sizeof(int))];
+		char space[CMSG_SPACE(FDS_MOST * sizeof(int))];
 	} control;
-	struct iovec iov;
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	size_t left;
+	struct iovec iov = { to, size };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(s->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n >= 0)
+		keep_fd(s, &msg);
+	return n;
+}
+
+long engine_stream_fill(struct engine_stream *s)
+{
+	size_t left, room;
 	ssize_t n;
 	int rc;
 
@@ -140,22 +156,20 @@ long engine_stream_fill(struct engine_stream *s)
 	rc = make_room(&s->in, left < ROOM ? left : ROOM, IN_MOST);
 	if (rc)
 		return rc;
-	iov.iov_base = s->in.data + s->in.end;
-	iov.iov_len = s->in.size - s->in.end;
-	if (iov.iov_len > left)
-		iov.iov_len = left;
-	/* 不给 control 空间，内核就把对端塞来的 fd 直接关掉：server 一个也不要。*/
-	if (s->takes_fds) {
-		msg.msg_control = &control;
-		msg.msg_controllen = sizeof(control);
-	}
-	do {
-		n = recvmsg(s->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+	room = s->in.size - s->in.end;
+	if (room > left)
+		room = left;
+	/*
+	 * 用 recv 而不是 recvmsg，就没有地方放 control message：对端塞来的 fd 会被
+	 * 内核直接关掉。server 一个也不要。
+	 */
 	if (s->takes_fds)
-		keep_fd(s, &msg);
+		n = receive_with_fd(s, s->in.data + s->in.end, room);
+	else
+		n = recv(s->fd, s->in.data + s->in.end, room, MSG_DONTWAIT);
+	if (n < 0)
+		return errno == EWOULDBLOCK || errno == EINTR ? -EAGAIN
+							      : -errno;
 	s->in.end += (size_t)n;
 	return n;
 }
@@ -230,7 +244,8 @@ int engine_stream_append(void *stream, const char *data, size_t size)
 	struct engine_stream *s = stream;
 
 	/* 对端不读，out 就只增不减：到了界限便拒绝，而不是替它无限地存。*/
-	if (s->frame_failed || make_room(&s->out, size, s->out_most)) {
+	if (s->frame_failed || (s->out.size - s->out.end < size &&
+				make_room(&s->out, size, s->out_most))) {
 		s->frame_failed = true;
 		return -1;
 	}
@@ -256,10 +271,10 @@ int engine_stream_end(struct engine_stream *s)
 
 int engine_stream_attach(struct engine_stream *s, int fd)
 {
-	/* 只在这条消息是缓冲区里唯一的一条时才附得上：fd 跟着第一个字节走。*/
-	if (s->out_fd >= 0 || s->frame_at)
+	if (s->out_fd >= 0)
 		return -EBUSY;
 	s->out_fd = dup(fd);
+	s->out_fd_at = s->frame_at;
 	return s->out_fd < 0 ? -errno : 0;
 }
 
@@ -304,15 +319,21 @@ int engine_stream_flush(struct engine_stream *s)
 				     used(&s->out) };
 		ssize_t n;
 
-		if (s->out_fd >= 0)
+		/* fd 要跟着它那条消息的第一个字节走：前面的先单独发。*/
+		if (s->out_fd >= 0 && s->out_fd_at)
+			iov.iov_len = s->out_fd_at;
+		if (s->out_fd >= 0 && !s->out_fd_at)
 			n = send_with_fd(s, &iov);
 		else
 			n = send(s->fd, iov.iov_base, iov.iov_len,
 				 MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n < 0 && errno != EINTR)
 			return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-		if (n > 0)
+		if (n > 0) {
 			s->out.start += (size_t)n;
+			if (s->out_fd >= 0)
+				s->out_fd_at -= (size_t)n;
+		}
 	}
 	rewind_empty(&s->out);
 	return 0;

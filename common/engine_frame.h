@@ -39,7 +39,8 @@ struct engine_stream {
 	bool frame_failed; /* no room for it */
 	bool takes_fds;	   /* keep a file descriptor that comes (client) */
 	int in_fd;	   /* it came; -1: none */
-	int out_fd;	   /* to be sent with the last message; -1: none */
+	int out_fd;	   /* to be sent with a message; -1: none */
+	size_t out_fd_at; /* where that message begins, bytes still before it */
 };
 
 /*
@@ -78,7 +79,10 @@ bool engine_stream_is_midway(const struct engine_stream *s);
 /* Forget what has arrived (the framing is lost, or nobody wants it). */
 void engine_stream_discard(struct engine_stream *s);
 
-/* The descriptor that came along, the caller's now; -1: none. */
+/*
+ * The descriptor that came along, the caller's now; -1: none. It is there when
+ * its message is, or a little earlier.
+ */
 int engine_stream_take_fd(struct engine_stream *s);
 
 /* ---- sending ------------------------------------------------------------ */
@@ -95,8 +99,7 @@ int engine_stream_end(struct engine_stream *s);
 
 /*
  * Send @fd (a duplicate of it; it stays the caller's) along with the message
- * that was ended last. -EBUSY: one is waiting already, or the message has begun
- * to leave; or -errno of dup.
+ * that was ended last. -EBUSY: one is waiting already; or -errno of dup.
  */
 int engine_stream_attach(struct engine_stream *s, int fd);
 

@@ -20,8 +20,8 @@
 #define ACCEPT_BATCH 16
 #define ACCEPT_MS    100  /* fd 用尽后，隔这么久再 accept */
 #define DRAIN_MS     2000 /* 拒绝之后，让对端把正在写的写完 */
-/* 一条回答，加上几条 ReadProgress */
-#define OUT_MOST (ENGINE_FRAME_MAX + 65536)
+#define OUT_HIGH     65536 /* 积了这么多没发出去，就不再取下一个请求 */
+#define OUT_MOST     (ENGINE_FRAME_MAX + OUT_HIGH)
 
 static const struct explanation no_explanation;
 
@@ -75,7 +75,6 @@ void engine_ipc_answer(struct engine_client *client,
 		rc = engine_stream_attach(&client->stream, fd);
 	if (rc)
 		give_up(client);
-	flush(client);
 	client->busy = false;
 	/* 等着它的也许已在缓冲区里：不会再有 EPOLLIN 来提醒。*/
 	if (!client->taking) {
@@ -142,6 +141,13 @@ static void take_request(struct engine_client *c, const char *data,
 }
 
 // region take-requests
+/* 现在可以取下一个请求吗：一次只答一个，答了的也不能积得太多。*/
+static bool may_take(const struct engine_client *c)
+{
+	return !c->busy && !c->broken && !c->refused && c->stream.out_fd < 0 &&
+	       engine_stream_pending(&c->stream) < OUT_HIGH;
+}
+
 static void take_requests(struct engine_client *c)
 {
 	const char *data;
@@ -149,19 +155,21 @@ static void take_requests(struct engine_client *c)
 	int rc = 1;
 
 	c->taking = true;
-	/* 上一条答完并且发完，才取下一条：回答不会堆积，次序也不会乱。*/
-	while (!c->busy && !c->broken && !c->refused &&
-	       !engine_stream_pending(&c->stream)) {
-		rc = engine_stream_frame(&c->stream, &data, &size);
-		if (rc == -EMSGSIZE)
-			refuse(c, size);
-		if (rc != 1)
-			break;
-		take_request(c, data, size);
-		engine_stream_next(&c->stream);
-	}
+	do {
+		while (may_take(c)) {
+			rc = engine_stream_frame(&c->stream, &data, &size);
+			if (rc == -EMSGSIZE)
+				refuse(c, size);
+			if (rc != 1)
+				break;
+			take_request(c, data, size);
+			engine_stream_next(&c->stream);
+		}
+		/* 一起到的几个请求，回答也一起走：对端只醒一次。*/
+		flush(c);
+	} while (rc == 1 && may_take(c));
 	c->taking = false;
-	if (rc == 0 && c->at_end)
+	if (rc == 0 && c->at_end && !engine_stream_pending(&c->stream))
 		give_up(c); /* 问的都答了，它也不会再问 */
 }
 // endregion take-requests
@@ -180,19 +188,23 @@ static int64_t patience_ends(const struct engine_client *c)
 	return 0;
 }
 
-/* 接下来等什么、等多久：只由 client 现在的样子决定。*/
+/*
+ * 接下来等什么、等多久：只由 client 现在的样子决定。忙着的时候本不该再收它的请求，但
+ * 也不急着去改 epoll：多数 client 问一句等一句，改过去又改回来就是白费两次系统调用。
+ * 它真的又写了，on_ready() 再关。
+ */
 static void watch(struct engine_client *c)
 {
 	struct timers *timers = &c->ipc->loop->timers;
 	int64_t end = patience_ends(c);
-	uint32_t events = 0;
+	uint32_t events = EPOLLIN;
 
+	if (may_take(c))
+		c->held = false;
+	if (c->at_end || (c->held && !c->refused))
+		events = 0;
 	if (!c->broken && engine_stream_pending(&c->stream))
 		events |= EPOLLOUT;
-	else if (!c->busy && !c->at_end)
-		events |= EPOLLIN;
-	if (c->refused && !c->at_end)
-		events |= EPOLLIN; /* 边发 Error，边排空 */
 	event_loop_change(c->ipc->loop, &c->source, events);
 	if (!end)
 		timer_cancel(timers, &c->timer);
@@ -227,10 +239,11 @@ static void on_ready(void *owner, uint32_t events)
 		close_client(c);
 		return;
 	}
-	if (events & EPOLLOUT)
-		flush(c);
-	if (events & EPOLLIN)
-		receive(c);
+	if (events & EPOLLIN) {
+		c->held = !may_take(c);
+		if (!c->held || c->refused)
+			receive(c);
+	}
 	take_requests(c);
 	watch(c);
 }

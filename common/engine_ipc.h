@@ -3,9 +3,9 @@
  * engine_ipc.h - the clients of an engine: accept them, take their requests one
  * at a time, send the answers, and cut off those that cheat or sleep.
  *
- * A client's next request is taken when its last one is answered and the answer
- * is sent; until then the kernel holds it back. So a client that never reads
- * costs at most one answer, and is cut after stall_ms. So is one that stops in
+ * A client's next request is taken when its last one is answered, unless many
+ * answers wait to be sent; until then the kernel holds it back. So a client that
+ * never reads costs a few answers, and is cut after stall_ms. So is one that stops in
  * the middle of a message. A message that cannot be read gets an Error; if its
  * length cannot be believed, the connection ends after that.
  */
@@ -30,6 +30,7 @@ struct engine_client {
 	/* the implementation's */
 	bool busy;	    /* a request is not answered yet */
 	bool taking;	    /* requests are being taken, further up the stack */
+	bool held;	    /* it has sent more than it may: not waited for */
 	bool at_end;	    /* it will send no more */
 	bool refused;	    /* what it sends makes no sense any more */
 	bool broken;	    /* to be closed */

@@ -15,9 +15,9 @@
 
 // region fields
 #define AT(member, field) offsetof(struct engine_message, member.field)
-#define FIELD(member, field, kind, need)              \
-	{                                             \
-		kind, need, AT(member, field), #field \
+#define FIELD(member, field, kind, need)                              \
+	{                                                             \
+		kind, need, AT(member, field), ENGINE_TEXT_OF(#field) \
 	}
 #define MUST(member, field, kind) FIELD(member, field, kind, ENGINE_REQUIRED)
 #define MAY(member, field, kind)  FIELD(member, field, kind, ENGINE_OPTIONAL)
@@ -110,9 +110,10 @@ static const struct engine_field progress[] = {
 	MUST(progress, total, ENGINE_U64),
 };
 
-#define LAYOUT(name, fields)                                     \
-	{                                                        \
-		name, fields, sizeof(fields) / sizeof(fields[0]) \
+#define LAYOUT(name, fields)                               \
+	{                                                  \
+		ENGINE_TEXT_OF(name), fields,              \
+			sizeof(fields) / sizeof(fields[0]) \
 	}
 
 static const struct engine_layout layouts[ENGINE_TYPES] = {
@@ -132,14 +133,18 @@ static const struct engine_layout layouts[ENGINE_TYPES] = {
 	[ENGINE_READ_PROGRESS] = LAYOUT("ReadProgress", progress),
 };
 
+_Static_assert(sizeof(capabilities) <=
+		       ENGINE_FIELDS_MOST * sizeof(struct engine_field),
+	       "ENGINE_FIELDS_MOST is too small");
+
 const struct engine_layout *engine_layout_of(enum engine_type type)
 {
-	return layouts[type].name ? &layouts[type] : NULL;
+	return layouts[type].name.data ? &layouts[type] : NULL;
 }
 
 const char *engine_type_name(enum engine_type type)
 {
-	return layouts[type].name;
+	return layouts[type].name.data;
 }
 
 struct engine_text engine_text_of(const char *string)
@@ -236,6 +241,8 @@ static bool is_written(const struct engine_message *m,
 int engine_encode(const struct engine_message *message,
 		  struct engine_stream *stream)
 {
+	static const struct engine_text type = ENGINE_TEXT_OF("type");
+	static const struct engine_text data = ENGINE_TEXT_OF("data");
 	const struct engine_layout *layout = &layouts[message->type];
 	msgpack_packer pk;
 	size_t count = 0;
@@ -250,16 +257,16 @@ int engine_encode(const struct engine_message *message,
 	engine_stream_begin(stream);
 	msgpack_packer_init(&pk, stream, engine_stream_append);
 	msgpack_pack_map(&pk, 2);
-	pack_text(&pk, engine_text_of("type"));
-	pack_text(&pk, engine_text_of(layout->name));
-	pack_text(&pk, engine_text_of("data"));
+	pack_text(&pk, type);
+	pack_text(&pk, layout->name);
+	pack_text(&pk, data);
 	msgpack_pack_map(&pk, count);
 	for (size_t i = 0; i < layout->count; i++) {
 		const struct engine_field *f = &layout->fields[i];
 
 		if (!is_written(message, f))
 			continue;
-		pack_text(&pk, engine_text_of(f->name));
+		pack_text(&pk, f->name);
 		pack_field(&pk, message, f);
 	}
 	return engine_stream_end(stream);
@@ -307,11 +314,11 @@ json_t *engine_message_as_json(const struct engine_message *message)
 		const struct engine_field *f = &layout->fields[i];
 
 		if (engine_field_given(message, f))
-			json_object_set_new(data, f->name,
+			json_object_set_new(data, f->name.data,
 					    field_as_json(message, f));
 	}
 	return json_pack("{s:o, s:o}", "type",
-			 layout->name ? json_string(layout->name)
-				      : text_as_json(message->name),
+			 text_as_json(layout->name.data ? layout->name
+							: message->name),
 			 "data", data);
 }

@@ -156,7 +156,8 @@ struct engine_read_progress {
 
 struct engine_message {
 	enum engine_type type;
-	struct engine_text name; /* as the peer wrote it (decoded only) */
+	struct engine_text
+		name; /* of the type, as the peer wrote it (decoded) */
 	union {
 		struct engine_ping ping;
 		struct engine_pong pong;

@@ -8,6 +8,8 @@
 
 #include "engine_proto.h"
 
+#include <string.h>
+
 enum engine_kind {
 	ENGINE_U16,
 	ENGINE_U32,
@@ -28,17 +30,31 @@ struct engine_field {
 	enum engine_kind kind;
 	enum engine_need need;
 	size_t offset; /* in struct engine_message */
-	const char *name;
+	struct engine_text name;
 };
 
+#define ENGINE_FIELDS_MOST 11 /* of any message */
+
 struct engine_layout {
-	const char *name; /* of the message */
+	struct engine_text name; /* of the message */
 	const struct engine_field *fields;
 	size_t count;
 };
 
+/* A string constant, whose length the compiler knows. */
+#define ENGINE_TEXT_OF(string)             \
+	{                                  \
+		string, sizeof(string) - 1 \
+	}
+
 /* NULL for ENGINE_UNKNOWN. */
 const struct engine_layout *engine_layout_of(enum engine_type type);
+
+/* True if they are the same text. */
+static inline bool engine_same_text(struct engine_text a, struct engine_text b)
+{
+	return a.size == b.size && !memcmp(a.data, b.data, a.size);
+}
 
 /* True if @field of @message has a value (always, unless it may be absent). */
 bool engine_field_given(const struct engine_message *message,

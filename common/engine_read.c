@@ -21,7 +21,7 @@
 static void release(struct engine_read *read)
 {
 	if (read->buffer)
-		engine_buffer_put(&read->service->pool, read->buffer);
+		engine_buffer_put(&read->service->pool, read->buffer, NULL);
 	free(read);
 }
 
@@ -288,11 +288,11 @@ static int take_memory(struct engine_read *read, struct engine_failure *failure)
 	if (read->buffer && read->buffer->size >= read->size)
 		return 0;
 	if (read->buffer) {
-		engine_buffer_put(pool, read->buffer);
-		engine_buffer_put(pool, read->session->buffer);
+		engine_buffer_put(pool, read->buffer, NULL);
+		engine_buffer_put(pool, read->session->buffer, NULL);
 		read->buffer = read->session->buffer = NULL;
 	}
-	rc = engine_pool_get(pool, read->size, &read->session->buffer);
+	rc = engine_session_take_buffer(read->session, read->size);
 	if (rc)
 		return no_memory(read, rc, failure);
 	read->buffer = engine_buffer_ref(read->session->buffer);

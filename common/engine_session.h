@@ -30,8 +30,7 @@
 struct engine_sessions;
 
 struct engine_session {
-	uuid_t uuid;
-	char id[ENGINE_ID_SIZE];
+	char id[ENGINE_ID_SIZE]; /* lower case */
 	struct engine_sessions *all;
 	struct engine_owner *owner;
 	struct engine_session *next, **link; /* in the owner's list */
@@ -47,6 +46,7 @@ struct engine_session {
 /* Whose sessions end together: a client. Zero it before use. */
 struct engine_owner {
 	struct engine_session *sessions;
+	struct engine_buffer *buffer; /* that it was given once */
 };
 
 struct engine_sessions {
@@ -59,8 +59,10 @@ struct engine_sessions {
 	void *context;
 	/* the implementation's */
 	void *tree;
-	uuid_t *gone; /* a ring of ENGINE_GONE_MOST */
+	char (*gone)[ENGINE_ID_SIZE]; /* a ring of ENGINE_GONE_MOST */
 	size_t gone_next;
+	uuid_t random[64]; /* those below random_left are not used yet */
+	size_t random_left;
 };
 
 /*
@@ -85,10 +87,13 @@ int engine_session_begin(struct engine_sessions *all,
 int engine_session_find(struct engine_sessions *all, struct engine_text id,
 			struct engine_session **session);
 
+/* Give it a buffer of at least @size bytes. As engine_pool_get(). */
+int engine_session_take_buffer(struct engine_session *session, size_t size);
+
 /* End it: its buffer goes back to the pool, its id is forgotten. */
 void engine_session_end(struct engine_session *session);
 
-/* End all of @owner's. */
+/* End all of @owner's, who is gone. */
 void engine_owner_end(struct engine_owner *owner);
 
 /* Unix time now, nanoseconds. */

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #define BATCH	   64
@@ -21,40 +22,65 @@ static const struct explanation no_explanation;
 
 // region signals
 /*
- * “看一眼停止标志，然后睡下”之间若来了信号，就会睡过头。所以平时把 SIGINT、SIGTERM
- * 挡住，只在 epoll_pwait 睡着的时候放行：检查与入睡由内核一步完成。
+ * “看一眼停止标志，然后睡下”之间若来了信号，就会睡过头。所以把 SIGINT、SIGTERM 挡住，
+ * 让它们积在 signalfd 里，成为 epoll 的又一个事件。
  */
-static void block_stop_signals(struct event_loop *loop)
+static void on_stop_signal(void *owner, uint32_t events)
+{
+	struct event_loop *loop = owner;
+
+	(void)events;
+	/* 放行：积着的信号此刻送达，deadline.c 的处理函数立起那个标志。*/
+	pthread_sigmask(SIG_SETMASK, &loop->mask_outside, NULL);
+}
+
+static int watch_stop_signals(struct event_loop *loop)
 {
 	sigset_t stop;
+	int fd;
 
 	sigemptyset(&stop);
 	sigaddset(&stop, SIGINT);
 	sigaddset(&stop, SIGTERM);
+	fd = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd < 0)
+		return verb_failed(errno, no_explanation, "signalfd()");
+	loop->stop = (struct event_source){ on_stop_signal, loop, -1, 0 };
+	if (event_loop_add(loop, &loop->stop, fd, EPOLLIN)) {
+		close(fd);
+		return verb_failed(errno, no_explanation,
+				   "epoll_ctl(signalfd)");
+	}
 	pthread_sigmask(SIG_BLOCK, &stop, &loop->mask_outside);
+	return 0;
 }
 // endregion signals
 
 int event_loop_open(struct event_loop *loop)
 {
+	int rc;
+
 	*loop = (struct event_loop){ .epoll = epoll_create1(EPOLL_CLOEXEC) };
 	if (loop->epoll < 0)
 		return verb_failed(errno, no_explanation, "epoll_create1()");
 	loop->batch = calloc(BATCH, sizeof(*loop->batch));
-	if (!loop->batch) {
+	rc = loop->batch
+		     ? watch_stop_signals(loop)
+		     : verb_failed(ENOMEM, no_explanation, "calloc(%d)", BATCH);
+	if (rc) {
+		free(loop->batch);
 		close(loop->epoll);
-		return verb_failed(ENOMEM, no_explanation, "calloc(%d)", BATCH);
 	}
-	block_stop_signals(loop);
-	return 0;
+	return rc;
 }
 
 void event_loop_close(struct event_loop *loop)
 {
+	pthread_sigmask(SIG_SETMASK, &loop->mask_outside, NULL);
+	close(loop->stop.fd);
 	close(loop->epoll);
 	free(loop->batch);
 	timers_free(&loop->timers);
-	pthread_sigmask(SIG_SETMASK, &loop->mask_outside, NULL);
 }
 
 int event_loop_add(struct event_loop *loop, struct event_source *source, int fd,
@@ -110,21 +136,25 @@ static void dispatch(struct event_loop *loop)
 	loop->batch_count = 0;
 }
 
+void event_loop_end(struct event_loop *loop)
+{
+	loop->done = true;
+}
+
 // region run
 int event_loop_run(struct event_loop *loop)
 {
-	while (!stop_requested()) {
+	while (!stop_requested() && !loop->done) {
 		int wait_ms = -1;
 		int n;
 
 		if (loop->timers.count)
 			wait_ms = timers_wait_ms(&loop->timers, now_ns(),
 						 LONGEST_MS);
-		n = epoll_pwait(loop->epoll, loop->batch, BATCH, wait_ms,
-				&loop->mask_outside);
+		n = epoll_wait(loop->epoll, loop->batch, BATCH, wait_ms);
 		if (n < 0 && errno != EINTR)
 			return verb_failed(errno, no_explanation,
-					   "epoll_pwait()");
+					   "epoll_wait()");
 		loop->batch_count = n > 0 ? n : 0;
 		dispatch(loop);
 		if (loop->timers.count)

@@ -26,15 +26,18 @@ struct event_source {
 struct event_loop {
 	int epoll;
 	struct timers timers;
+	struct event_source stop;
 	sigset_t mask_outside; /* as it was before event_loop_open() */
 	struct epoll_event *batch;
 	int batch_count; /* events being dispatched */
+	bool done;
 };
 
 /*
- * Make a loop. From now on SIGINT and SIGTERM are blocked in this thread but
- * while it waits, so that none is missed between a look and a sleep; call
- * catch_stop_signals() first. -errno (reported). Undone by event_loop_close().
+ * Make a loop. From now on SIGINT and SIGTERM are blocked in this thread, and
+ * event_loop_run() sees them as an event like any other, so that none is missed
+ * between a look and a sleep; call catch_stop_signals() first. -errno (reported).
+ * Undone by event_loop_close().
  */
 int event_loop_open(struct event_loop *loop);
 void event_loop_close(struct event_loop *loop);
@@ -54,7 +57,11 @@ void event_loop_change(struct event_loop *loop, struct event_source *source,
  */
 void event_loop_remove(struct event_loop *loop, struct event_source *source);
 
-/* Dispatch until a stop is requested. 0, or -errno (reported). */
+/*
+ * Dispatch until a stop is requested, or event_loop_end() is called by what is
+ * dispatched. 0, or -errno (reported).
+ */
 int event_loop_run(struct event_loop *loop);
+void event_loop_end(struct event_loop *loop);
 
 #endif

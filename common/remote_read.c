@@ -59,7 +59,7 @@ int remote_reader_open(struct remote_reader *reader, struct rdma_resources *res,
 	atomic_init(&reader->next_wr_id, 1);
 	TAILQ_INIT(&reader->all);
 	TAILQ_INIT(&reader->queue);
-	/* 非阻塞：epoll 说“可读”之后，把 event 取到一个不剩为止。*/
+	/* 非阻塞：epoll 说“可读”时它通常在，万一不在也不能睡在那里。*/
 	if (fcntl(res->channel->fd, F_SETFL, flags | O_NONBLOCK))
 		return verb_failed(errno, no_explanation,
 				   "fcntl(completion channel, O_NONBLOCK)");
@@ -300,14 +300,15 @@ static int take_all(struct remote_reader *r)
 	return r->broken ? -EIO : 0;
 }
 
-static void take_events(struct rdma_resources *res)
+/* 武装一次，至多来一个 event；真有第二个，epoll 会再叫我们。*/
+static void take_event(struct rdma_resources *res)
 {
 	struct ibv_cq *cq;
 	void *context;
 
-	while (!ibv_get_cq_event(res->channel, &cq, &context))
-		res->event_debt++;
-	if (res->event_debt >= EVENTS_PER_ACK) {
+	if (ibv_get_cq_event(res->channel, &cq, &context))
+		return; /* EAGAIN：它属于上一条连接，已经取走了 */
+	if (++res->event_debt >= EVENTS_PER_ACK) {
 		ibv_ack_cq_events(res->cq, res->event_debt);
 		res->event_debt = 0;
 	}
@@ -318,7 +319,7 @@ int remote_reader_poll(struct remote_reader *reader)
 	int rc;
 
 	/* 次序：取走 event，重新武装，再把 CQ 取空。与 transfer.c 里的道理相同。*/
-	take_events(reader->res);
+	take_event(reader->res);
 	rc = arm(reader->res);
 	if (!rc)
 		rc = take_all(reader);

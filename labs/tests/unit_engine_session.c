@@ -182,29 +182,36 @@ static void times(void)
 
 /* ---- memory ------------------------------------------------------------- */
 
+static int get(size_t size, struct engine_buffer **b)
+{
+	struct engine_buffer *none = NULL;
+
+	return engine_pool_get(&pool, size, &none, b);
+}
+
 static void buffers_are_bounded(void)
 {
 	struct engine_buffer *a, *b;
 
 	engine_pool_init(&pool, NULL, BYTES);
-	CHECK(engine_pool_get(&pool, UINT64_C(1) << 62, &a) == -EDQUOT, "2^62");
-	CHECK(engine_pool_get(&pool, SIZE_MAX, &a) == -EDQUOT, "2^64 - 1");
-	CHECK(engine_pool_get(&pool, BYTES + 1, &a) == -EDQUOT, "over");
-	CHECK(!engine_pool_get(&pool, BYTES - 1, &a), "all of it");
+	CHECK(get(UINT64_C(1) << 62, &a) == -EDQUOT, "2^62");
+	CHECK(get(SIZE_MAX, &a) == -EDQUOT, "2^64 - 1");
+	CHECK(get(BYTES + 1, &a) == -EDQUOT, "over");
+	CHECK(!get(BYTES - 1, &a), "all of it");
 	CHECK(a->size == BYTES, "%zu", a->size);
-	CHECK(engine_pool_get(&pool, 1, &b) == -EDQUOT, "one page more");
+	CHECK(get(1, &b) == -EDQUOT, "one page more");
 	engine_buffer_ref(a);
-	engine_buffer_put(&pool, a);
+	engine_buffer_put(&pool, a, NULL);
 	CHECK(pool.in_use == BYTES, "a reference is left");
-	engine_buffer_put(&pool, a);
+	engine_buffer_put(&pool, a, NULL);
 	CHECK(!pool.in_use && !pool.kept, "a large one is not kept");
-	CHECK(!engine_pool_get(&pool, 0, &a), "0 bytes");
+	CHECK(!get(0, &a), "0 bytes");
 	CHECK(a->size == 4096, "%zu", a->size);
 	memset(a->addr, 'x', 4096);
-	engine_buffer_put(&pool, a);
-	CHECK(!engine_pool_get(&pool, 4096, &b), "again");
+	engine_buffer_put(&pool, a, NULL);
+	CHECK(!get(4096, &b), "again");
 	CHECK(b == a && !pool.kept, "used again");
-	engine_buffer_put(&pool, b);
+	engine_buffer_put(&pool, b, NULL);
 	engine_pool_close(&pool);
 }
 
@@ -215,7 +222,7 @@ static void given_buffers(void)
 	int fd;
 
 	engine_pool_init(&pool, NULL, BYTES);
-	CHECK(!engine_pool_get(&pool, 10000, &b), "get");
+	CHECK(!get(10000, &b), "get");
 	memset(b->addr, 'x', b->size);
 	fd = engine_buffer_give(b, 10000);
 	CHECK(fd == b->fd && engine_buffer_give(b, 10000) == fd, "give");
@@ -234,12 +241,45 @@ static void given_buffers(void)
 	CHECK(map[0] == 'z', "the same pages");
 	CHECK(mprotect(map, 4096, PROT_READ | PROT_WRITE), "made writable");
 	munmap(map, b->size);
-	engine_buffer_put(&pool, b);
+	engine_buffer_put(&pool, b, NULL);
 	CHECK(!pool.kept, "a given one is not kept");
-	CHECK(!engine_pool_get(&pool, 10000, &c), "get");
+	CHECK(!get(10000, &c), "get");
 	CHECK(((char *)c->addr)[0] == 0, "fresh");
-	engine_buffer_put(&pool, c);
+	engine_buffer_put(&pool, c, NULL);
 	engine_pool_close(&pool);
+}
+
+/* What a client was given may serve its next read, and nobody else's. */
+static void own_buffers(void)
+{
+	struct engine_owner owner = { 0 }, other = { 0 };
+	struct engine_session *s;
+	struct engine_buffer *b;
+
+	open_all(10);
+	for (int i = 0; i < 3; i++) {
+		CHECK(!engine_session_begin(&all, &owner, 1, &s), "begin");
+		CHECK(!engine_session_take_buffer(s, 60000 - 20000 * i),
+		      "take");
+		CHECK(!i || s->buffer == b, "not used again");
+		b = s->buffer;
+		memset(b->addr, 'x', b->size);
+		CHECK(engine_buffer_give(b, 10) >= 0, "give");
+		CHECK(((char *)b->addr)[9] == 'x' && !((char *)b->addr)[10],
+		      "old data behind it");
+		engine_session_end(s);
+		CHECK(owner.buffer == b && !pool.kept && !pool.in_use, "kept");
+	}
+	CHECK(!engine_session_begin(&all, &other, 1, &s), "begin");
+	CHECK(!engine_session_take_buffer(s, 100), "take");
+	CHECK(s->buffer != b, "somebody else's");
+	CHECK(!engine_session_begin(&all, &owner, 1, &s), "begin");
+	CHECK(!engine_session_take_buffer(s, 100000), "take");
+	CHECK(s->buffer != b && owner.buffer == b, "too small");
+	engine_owner_end(&other);
+	engine_owner_end(&owner);
+	CHECK(!owner.buffer, "freed with its owner");
+	close_all();
 }
 
 /* ---- the token ---------------------------------------------------------- */
@@ -289,6 +329,7 @@ int main(int argc, char *argv[])
 	times();
 	buffers_are_bounded();
 	given_buffers();
+	own_buffers();
 	token(argv[1]);
 	return unit_result("engine_session");
 }
