@@ -58,7 +58,7 @@ struct engine_ipc {
 	struct engine_socket listener;
 	struct event_source source;
 	struct timer again; /* accept again */
-	TAILQ_HEAD(, engine_client) clients;
+	TAILQ_HEAD(engine_clients, engine_client) clients;
 	unsigned int count;
 };
 

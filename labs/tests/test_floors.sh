@@ -80,8 +80,8 @@ engine_link 9
 engine_failure 9
 engine_socket 9
 engine_ipc 9
-engine_service 9
 engine_read 9
+engine_service 9
 engine_call 9
 '
 
