@@ -122,7 +122,7 @@ test_measurements() {
 # One good client talks all the time while each of the bad ones comes.
 test_bad_clients() {
 	local fds
-	UCX_LOG_LEVEL=error serve ucx_echo server -i 1 -t 2
+	UCX_LOG_LEVEL=warn UCX_LOG_FILE=$T/ucx.log serve ucx_echo server -i 1 -t 2
 	ask ucx_echo before -q
 	fds=$(find "/proc/${pids[server]}/fd" | wc -l)
 	begin_ask ucx_echo good -q -n 100000000
@@ -146,6 +146,7 @@ test_bad_clients() {
 	await same_fds
 	stop server
 	assertEquals "exit code" 0 "$(rc_of server)"
+	assert_not_in "$(cat "$T/ucx.log")" 'was not matched'
 	assertEquals '[19,15]' "$(jq -c '[.clients, .failed]' "$T/server.out")"
 }
 
