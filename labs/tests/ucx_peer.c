@@ -143,7 +143,8 @@ static int bad_client(struct ucx_endpoint *ep, const char *what)
 		rc = flood(ep);
 	else if (!is(what, "idle"))
 		rc = 2;
-	return rc ? rc : outlive(ep);
+	/* 坏事做到一半就被断开，也算断开了。*/
+	return rc && ep->lost == UCS_OK ? rc : outlive(ep);
 }
 
 static int client(struct ucx_worker *w, const char *ip, const char *port,
