@@ -185,11 +185,15 @@ static int connect_once(const struct addrinfo *ai, int64_t deadline)
 	return rc;
 }
 
-/* server 还没启动、正在启动、或网络刚起来：这些都值得再试。*/
+/*
+ * server 还没启动、正在启动、或网络刚起来：这些都值得再试。ECONNRESET 不在其中：
+ * 有人接了这个连接，又立刻用 RST 挂断；再连多半只会等来 ECONNREFUSED，
+ * 那时再报“没有人在听”就是误导。
+ */
 static bool worth_retrying(int rc)
 {
-	return rc == -ECONNREFUSED || rc == -ECONNRESET ||
-	       rc == -EHOSTUNREACH || rc == -ENETUNREACH;
+	return rc == -ECONNREFUSED || rc == -EHOSTUNREACH ||
+	       rc == -ENETUNREACH;
 }
 
 static int connect_failed(int rc, const char *server, uint16_t port)
@@ -203,7 +207,7 @@ static int connect_failed(int rc, const char *server, uint16_t port)
 		.next = "ping the address; a firewall may drop the TCP port",
 	};
 
-	if (rc == -EINTR)
+	if (rc == -EINTR || rc == -ECONNRESET)
 		return wait_failed(rc, "connecting to %s", server);
 	return verb_failed(-rc,
 			   rc == -ECONNREFUSED ? refused

@@ -176,8 +176,8 @@ hostile_peers() {
 		hello con close|1|the peer closed
 		hello con sync cut=60 close|1|the peer closed
 		hello con sync close|1|the peer closed
-		reset|1|peer's hello|sending my hello
-		close|1|peer's hello|sending my hello
+		reset|1|(peer's hello|sending my hello|connecting to .*): the peer closed
+		close|1|(peer's hello|sending my hello|connecting to .*): the peer closed
 		hello con,qpn=0|1|qp_num is not
 		hello con,qpn=1|1|qp_num is not
 		hello con,qpn=0x1000000|1|qp_num is not
