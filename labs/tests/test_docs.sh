@@ -427,6 +427,42 @@ test_usage() {
 	assertEquals 2 "$rc"
 }
 
+# A made-up lab: what the VMs would say is in $T/fresh and $T/used.
+test_a_used_vm_may_confirm_and_only_a_fresh_one_deny() {
+	make_tree
+	mkdir "$T/labs"
+	cat >"$T/labs/lab" <<'END'
+#!/bin/sh
+echo "$*" >>calls
+case $* in
+"run --fresh true" | up | down) ;;
+"run --fresh ask") cat fresh ;;
+"run ask") cat used ;;
+esac
+END
+	chmod +x "$T/labs/lab"
+	cat >>"$T/README.md" <<'END'
+<!-- run labs/lab run --fresh ask -->
+<!-- /run -->
+[lesson](lessons/01-a/README.md)
+END
+	echo yes >"$T/fresh"
+	echo no >"$T/used"
+	docs fill README.md
+	assert_in "$(<"$T/README.md")" '^yes$' "filled by a fresh one: $out"
+	docs check README.md
+	assertEquals "a used one may not deny: $out" 0 "$rc"
+	echo yes >"$T/used"
+	rm "$T/calls"
+	docs check README.md
+	assertEquals "$out" 0 "$rc"
+	assertEquals "up run ask down" "$(xargs <"$T/calls")"
+	echo no | tee "$T/used" >"$T/fresh"
+	docs check README.md
+	assertEquals 1 "$rc"
+	assert_in "$out" '^README.md:[0-9]*: the run block has drifted'
+}
+
 test_docs_of_this_tree_are_true() {
 	rc=0
 	out=$("$DOCS" check --no-run 2>&1) || rc=$?
