@@ -452,11 +452,24 @@ END
 	assert_in "$(<"$T/README.md")" '^yes$' "filled by a fresh one: $out"
 	docs check README.md
 	assertEquals "a used one may not deny: $out" 0 "$rc"
-	echo yes >"$T/used"
+	echo 'yes QP 18 (0x000012), not QP 19' >"$T/used"
+	echo 'yes QP 17 (0x000011), not QP 18' >"$T/fresh"
+	docs fill README.md
 	rm "$T/calls"
 	docs check README.md
 	assertEquals "$out" 0 "$rc"
 	assertEquals "up run ask down" "$(xargs <"$T/calls")"
+	echo 'yes QP 17 (0x000012), not QP 18' >"$T/used"
+	docs check README.md
+	assertEquals "another QP than the page's" \
+		"run ask down run --fresh ask" \
+		"$(tail -n +5 "$T/calls" | grep -v true | xargs)"
+	sed -i 's/--fresh ask/& ; ip route/' "$T/README.md"
+	docs fill README.md
+	echo no >"$T/used"
+	docs check README.md
+	assertEquals "one that changes the network: $out" 0 "$rc"
+	assertEquals 2 "$(grep -c '^run ask' "$T/calls")"
 	echo no | tee "$T/used" >"$T/fresh"
 	docs check README.md
 	assertEquals 1 "$rc"
