@@ -73,6 +73,7 @@ sources_unix_pingpong := labs/unix_pingpong.c
 sources_engine_client := $(wildcard client/engine_*.c)
 libs_rdma_engine := -lmsgpackc -luuid -lcrypto -lisal
 libs_engine_client := -lmsgpackc -luuid -lcrypto -lisal
+libs_09-rdma-engine := -lmsgpackc -luuid -lcrypto -lisal
 $(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
 
 # The teaching NCCL net plugin, and one whose handles differ between the API

@@ -21,6 +21,7 @@
 #define OUT_MOST    (4u << 20)
 #define ORIGINAL_MS 100 /* 原版等长度的期限 */
 #define HEX_SIZE    64
+#define SHOWN	    15 /* bytes in a line that stands alone */
 
 struct engine_message start_read_of(uint64_t id)
 {
@@ -41,8 +42,12 @@ static void show_bytes(const char *frame, size_t at, size_t size,
 	char hex[HEX_SIZE] = "";
 
 	for (size_t i = 0; i < size && 3 * i + 4 < sizeof(hex); i++)
-		sprintf(hex + 3 * i, "%02x ", (unsigned char)frame[at + i]);
-	report_fact("%4zu  %-40s %s", at, hex, what);
+		snprintf(hex + 3 * i - !!i, 4, "%s%02x", i ? " " : "",
+			 (unsigned char)frame[at + i]);
+	if (*what)
+		report_fact("%4zu  %-40s %s", at, hex, what);
+	else
+		report_fact("%4zu  %s", at, hex);
 }
 
 /* map 与 array 的头只说有几个元素：1 个字节的短形式，或者再跟 2、4 个字节。*/
@@ -197,8 +202,11 @@ int take_frame_apart(struct walk *w)
 	if (!decodes_to(frame, size, &m))
 		rc = wrong("the array form decodes to something else");
 	else
-		report_fact("%zu bytes as arrays, and it decodes to the same",
+		report_fact("%zu bytes as arrays, and it decodes to the same:",
 			    size);
+	for (size_t at = 0; at < size && !rc; at += SHOWN)
+		show_bytes(frame, at, size - at < SHOWN ? size - at : SHOWN,
+			   "");
 out:
 	engine_stream_close(&map);
 	engine_stream_close(&array);

@@ -57,8 +57,12 @@ int start_engine(struct walk *w, const char *sessions);
 /* Send @signal and wait for the end; -EIO if it ends with anything but 0. */
 int end_process(pid_t *pid, int signal);
 
-/* Print what the engine or the node said on standard error. */
+/* Print what @who ("node", "engine") said, but its steps and facts. */
 void show_said(const struct walk *w, const char *who);
+
+/* Wait until @who has said @text in @times lines. */
+int await_said(const struct walk *w, const char *who, const char *text,
+	       int times);
 
 /* ---- messages as they are shown (frames.c) ------------------------------- */
 

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: MIT
+/*
+ * reads.c —— 亲手当一回 engine：连上存储节点，拿到目录，然后只有单边的 READ
+ *
+ * 连接用的是第 1 到 4 阶段，目录走的是第 4 阶段那条 TCP；READ 交给 common/remote_read.c，
+ * 或者（--break）用第 5 阶段的 post_read() 一个一个地犯错。
+ */
+#include "crc32c.h"
+#include "deadline.h"
+#include "engine_buffer.h"
+#include "explain.h"
+#include "needle_catalog.h"
+#include "remote_read.h"
+#include "report.h"
+#include "walk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DEPTH	 4	     /* work requests at once */
+#define CHUNK	 (32u << 10) /* bytes of one */
+#define NEEDLES	 3
+#define POOL_MAX (64u << 20)
+#define TAIL	 64 /* bytes at the end that come last */
+
+/* 一个 needle 的读取。remote 必须是第一个成员：回调里凭它的地址找回整个。*/
+struct reading {
+	struct remote_read remote;
+	struct by_hand *h;
+	const struct needle_entry *needle;
+	struct engine_buffer *buffer;
+	bool done;
+	int status;
+};
+
+struct by_hand {
+	struct walk *w;
+	struct rdma_resources res;
+	int sock;
+	struct needle_catalog catalog;
+	struct engine_pool pool;
+	struct remote_reader reader;
+	bool reader_open;
+	struct reading readings[NEEDLES];
+	unsigned int completions, left;
+};
+
+static int bad(const char *what)
+{
+	report_error(NULL, "%s", what);
+	return -EBADMSG;
+}
+
+// region connect
+/* 与 rdma_client 走的是同一条路；多出来的只有最后一步：收下目录。*/
+static int connect_to_node(struct by_hand *h)
+{
+	const int64_t deadline = deadline_in_ms(WAIT_MS);
+	int rc = modify_qp_to_init(&h->res);
+
+	report_step(
+		"be an engine: connect as in lesson 04, then the catalogue");
+	if (!rc)
+		h->sock = tcp_connect(NODE_HOST, NODE_PORT, deadline);
+	if (h->sock < 0)
+		return h->sock;
+	if (!rc)
+		rc = connect_qp(&h->res, h->sock, deadline);
+	if (!rc)
+		rc = needle_catalog_receive(&h->catalog, h->sock, deadline);
+	for (size_t i = 0; i < h->catalog.count && !rc; i++) {
+		const struct needle_entry *n = &h->catalog.entries[i];
+
+		report_fact("needle %llu: %6llu bytes at 0x%llx, rkey 0x%05x, "
+			    "CRC-32C 0x%08x",
+			    (unsigned long long)n->needle_id,
+			    (unsigned long long)n->size,
+			    (unsigned long long)n->remote_addr, n->rkey,
+			    n->crc32c);
+	}
+	return rc || h->catalog.count == NEEDLES
+		       ? rc
+		       : bad("the catalogue has not three needles");
+}
+// endregion connect
+
+// region callbacks
+static void on_arrived(struct remote_read *remote, uint64_t from, uint64_t upto)
+{
+	struct reading *r = (struct reading *)remote;
+
+	report_fact("completion %2u: needle %llu, bytes %6llu to %6llu",
+		    ++r->h->completions,
+		    (unsigned long long)r->needle->needle_id,
+		    (unsigned long long)from, (unsigned long long)upto - 1);
+}
+
+static void on_done(struct remote_read *remote, int status)
+{
+	struct reading *r = (struct reading *)remote;
+
+	r->done = true;
+	r->status = status;
+	r->h->left--;
+}
+// endregion callbacks
+
+/* 给 needle @id 一块注册过的内存，并填好它的读取。*/
+static int prepare(struct by_hand *h, uint64_t id, struct reading *r)
+{
+	struct engine_buffer *none = NULL;
+	int rc;
+
+	r->h = h;
+	r->needle = needle_catalog_find(&h->catalog, VOLUME, id);
+	if (!r->needle)
+		return bad("a needle is missing in the catalogue");
+	rc = engine_pool_get(&h->pool, r->needle->size, &none, &r->buffer);
+	if (rc)
+		return rc == -EDQUOT ? bad("no room for a needle") : rc;
+	r->remote = (struct remote_read){ .remote_addr = r->needle->remote_addr,
+					  .rkey = r->needle->rkey,
+					  .local = r->buffer->addr,
+					  .lkey = r->buffer->mr->lkey,
+					  .size = r->needle->size,
+					  .arrived = on_arrived,
+					  .done = on_done };
+	return 0;
+}
+
+/* 长的在前，短的在后：看短的是否要等长的全部读完。*/
+static int prepare_all(struct by_hand *h)
+{
+	static const uint64_t order[NEEDLES] = { LONG_NEEDLE, PAGE_NEEDLE,
+						 TEXT_NEEDLE };
+	int rc = 0;
+
+	engine_pool_init(&h->pool, h->res.pd, POOL_MAX);
+	for (size_t i = 0; i < NEEDLES && !rc; i++)
+		rc = prepare(h, order[i], &h->readings[i]);
+	return rc;
+}
+
+static int open_reader(struct by_hand *h)
+{
+	int rc = remote_reader_open(&h->reader, &h->res, CHUNK);
+
+	h->reader_open = !rc;
+	return rc;
+}
+
+// region await-reads
+/* CQ 有 completion 才醒来：睡在 completion channel 的 fd 上，与第 5 课的 --events 同。*/
+static int read_all(struct by_hand *h)
+{
+	const int64_t deadline = deadline_in_ms(WAIT_MS);
+	int rc = 0;
+
+	h->left = NEEDLES;
+	for (size_t i = 0; i < NEEDLES; i++)
+		remote_reader_submit(&h->reader, &h->readings[i].remote);
+	while (!rc && h->left) {
+		rc = wait_fd(h->res.channel->fd, POLLIN, deadline);
+		if (!rc)
+			rc = remote_reader_poll(&h->reader);
+	}
+	if (rc == -ETIMEDOUT)
+		report_error("is the node there? lesson 07's silence",
+			     "%u of %d READs are not done after %d ms", h->left,
+			     NEEDLES, WAIT_MS);
+	return rc;
+}
+// endregion await-reads
+
+static int check_bytes(const struct by_hand *h)
+{
+	for (size_t i = 0; i < NEEDLES; i++) {
+		const struct reading *r = &h->readings[i];
+
+		if (crc32c(0, r->buffer->addr, r->needle->size) !=
+		    r->needle->crc32c)
+			return bad("a needle's CRC-32C is not the catalogue's");
+	}
+	report_fact("%u work requests, wr_id 1 to %llu; %d needles, each "
+		    "CRC-32C right",
+		    h->completions,
+		    (unsigned long long)atomic_load(&h->reader.next_wr_id) - 1,
+		    NEEDLES);
+	return 0;
+}
+
+// region node-stopped
+/*
+ * 谁在干活？把节点的进程整个停住（SIGSTOP：一条用户态指令也执行不了），READ 照样成功：
+ * 应答的是网卡，在 rxe 上就是内核。它的 CPU、它的 CQ、它的程序都没有参与。
+ */
+static int read_from_a_stopped_node(struct by_hand *h)
+{
+	int status = 0;
+	int rc;
+
+	report_step("stop the node's process, and READ all three at once");
+	kill(h->w->node, SIGSTOP);
+	if (waitpid(h->w->node, &status, WUNTRACED) != h->w->node ||
+	    !WIFSTOPPED(status))
+		return bad("the node does not stop");
+	rc = read_all(h);
+	if (!rc)
+		rc = check_bytes(h);
+	kill(h->w->node, SIGCONT);
+	return rc;
+}
+// endregion node-stopped
+
+/* ---- --break --------------------------------------------------------------- */
+
+// region any-wr-id
+/*
+ * 原版：poll 到一个 completion 就当是自己的。两个请求一起在途时，后一个 READ 的主人拿着
+ * 前一个的 completion 去用还没到的数据。这里读者是“长的那个”，先到的却是短的。
+ */
+static int take_any_completion(struct by_hand *h)
+{
+	struct reading *text = &h->readings[2], *longer = &h->readings[0];
+	struct ibv_sge a = { (uintptr_t)text->buffer->addr,
+			     (uint32_t)text->needle->size,
+			     text->buffer->mr->lkey };
+	struct ibv_sge b = { (uintptr_t)longer->buffer->addr, LONG_BYTES,
+			     longer->buffer->mr->lkey };
+	static const char zeros[TAIL];
+	char tail[TAIL];
+	struct ibv_wc wc;
+	int n = 0;
+	int rc = post_read(&h->res, 0, &a, text->needle->remote_addr,
+			   text->needle->rkey);
+
+	report_step("break it: any-wr-id");
+	if (!rc)
+		rc = post_read(&h->res, 1, &b, longer->needle->remote_addr,
+			       longer->needle->rkey);
+	while (!rc && !n && !stop_requested())
+		n = ibv_poll_cq(h->res.cq, 1, &wc);
+	memcpy(tail, (char *)longer->buffer->addr + LONG_BYTES - TAIL, TAIL);
+	if (rc || n != 1 || wc.status != IBV_WC_SUCCESS)
+		return rc ? rc : bad("the first completion is not good");
+	report_fact("READ of needle 2 is posted as wr_id 0x%llx",
+		    (unsigned long long)WR_ID_READ(1));
+	report_fact("a completion comes: %s, wr_id 0x%llx",
+		    ibv_wc_status_str(wc.status), (unsigned long long)wc.wr_id);
+	report_error("a completion is for the request that has its wr_id",
+		     "the last %d bytes of needle 2 are %s", TAIL,
+		     memcmp(tail, zeros, TAIL) ? "there by chance"
+					       : "zeros: it is not there yet");
+	return -EBADMSG;
+}
+// endregion any-wr-id
+
+// region wrong-rkey
+static int read_with_wrong_key(struct by_hand *h)
+{
+	int rc;
+
+	report_step("break it: wrong-rkey, in the second of three READs");
+	h->readings[1].remote.rkey ^= 0x00ff00;
+	rc = read_all(h);
+	/* QP 已在 ERR：打回 RESET，内存才安全；没完成的都算失败。*/
+	remote_reader_abort(&h->reader);
+	for (size_t i = 0; i < NEEDLES; i++)
+		report_fact(
+			"READ of needle %llu: %s",
+			(unsigned long long)h->readings[i].needle->needle_id,
+			h->readings[i].status ? strerror(-h->readings[i].status)
+					      : "done");
+	return rc ? rc : bad("the key was taken");
+}
+// endregion wrong-rkey
+
+static int write_to_node(struct by_hand *h)
+{
+	const struct needle_entry *n = h->readings[2].needle;
+	int rc;
+
+	report_step("break it: write");
+	memcpy(send_slot(&h->res, 0), "overwritten", 11);
+	rc = post_write(&h->res, 0, 11, n->remote_addr, n->rkey, true);
+	if (!rc)
+		report_fact("ibv_post_send: 0, the request was taken");
+	return rc ? rc
+		  : poll_completion(&h->res, WR_ID_WRITE(0), NULL,
+				    POLL_TIMEOUT_MS);
+}
+
+// region map-shared
+/* 同一个文件，同样只读，同样只要 REMOTE_READ：区别只在 MAP_PRIVATE 与 MAP_SHARED。*/
+static int register_file(struct by_hand *h, int fd, int how, const char *name)
+{
+	const int access = IBV_ACCESS_REMOTE_READ;
+	void *data = mmap(NULL, PAGE_BYTES, PROT_READ, how, fd, 0);
+	struct ibv_mr *mr;
+	int rc = 0;
+
+	if (data == MAP_FAILED)
+		return bad("mmap of the volume failed");
+	mr = ibv_reg_mr(h->res.pd, data, PAGE_BYTES, access);
+	if (!mr)
+		rc = verb_failed(
+			errno,
+			explain_reg_mr_call(h->res.pd, data, PAGE_BYTES, access,
+					    errno),
+			"ibv_reg_mr(volume-1.needles, %s, REMOTE_READ)", name);
+	else
+		report_fact("PROT_READ, %s: registered", name);
+	if (mr)
+		ibv_dereg_mr(mr);
+	munmap(data, PAGE_BYTES);
+	return rc;
+}
+
+static int map_shared(struct by_hand *h)
+{
+	char path[128];
+	int fd, rc;
+
+	report_step("break it: map-shared");
+	snprintf(path, sizeof(path), "%s/volume-%d.needles", h->w->store,
+		 VOLUME);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return bad("the volume cannot be opened");
+	rc = register_file(h, fd, MAP_PRIVATE, "MAP_PRIVATE");
+	if (!rc)
+		rc = register_file(h, fd, MAP_SHARED, "MAP_SHARED");
+	close(fd);
+	return rc ? rc : bad("this kernel registers it");
+}
+// endregion map-shared
+
+/* ---- 从头到尾 --------------------------------------------------------------- */
+
+static int close_by_hand(struct by_hand *h)
+{
+	int rc;
+
+	for (size_t i = 0; i < NEEDLES; i++)
+		if (h->readings[i].buffer)
+			engine_buffer_put(&h->pool, h->readings[i].buffer,
+					  NULL);
+	engine_pool_close(&h->pool);
+	if (h->reader_open)
+		remote_reader_close(&h->reader);
+	needle_catalog_free(&h->catalog);
+	sock_close(&h->sock);
+	rc = destroy_rdma_resources(&h->res);
+	return rc;
+}
+
+static int read_or_break(struct by_hand *h)
+{
+	const struct lesson *lesson = h->w->lesson;
+	int rc = connect_to_node(h);
+
+	if (!rc)
+		rc = prepare_all(h);
+	if (rc)
+		return rc;
+	if (lesson_breaks(lesson, "any-wr-id"))
+		return take_any_completion(h);
+	if (lesson_breaks(lesson, "write"))
+		return write_to_node(h);
+	rc = open_reader(h);
+	if (rc)
+		return rc;
+	return lesson_breaks(lesson, "wrong-rkey")
+		       ? read_with_wrong_key(h)
+		       : read_from_a_stopped_node(h);
+}
+
+/* 设备先由我们选定，节点与 engine 再用同一个：一台只有一个 RDMA 设备的机器也能跑。*/
+static int open_device(struct by_hand *h)
+{
+	const struct rdma_config *asked = &h->w->lesson->config;
+	const struct rdma_config config = remote_reader_config(
+		asked->device_name, asked->gid_index, DEPTH);
+	int rc;
+
+	report_step("a storage node: three needles on disk, needle_server");
+	rc = init_rdma_resources(&h->res, &config);
+	if (rc)
+		return rc;
+	snprintf(h->w->device, sizeof(h->w->device), "%s",
+		 ibv_get_device_name(h->res.context->device));
+	rc = start_node(h->w);
+	if (!rc)
+		report_fact("a process of its own, on %s; its memory is "
+			    "registered for REMOTE_READ",
+			    h->w->device);
+	return rc;
+}
+
+int be_an_engine(struct walk *w)
+{
+	const struct lesson *lesson = w->lesson;
+	struct by_hand h = { .w = w, .sock = -1 };
+	int rc = open_device(&h);
+	int undo;
+
+	if (!rc && lesson_breaks(lesson, "map-shared"))
+		rc = map_shared(&h);
+	else if (!rc && !lesson_breaks(lesson, "net-order") &&
+		 !lesson_breaks(lesson, "kill-node"))
+		rc = read_or_break(&h);
+	undo = close_by_hand(&h);
+	return rc ? rc : undo;
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+/*
+ * session.c —— 一个 session 的一生，从 client 这边看
+ *
+ *	StartRead     engine 去读；答的时候字节已在它的 memfd 里
+ *	MapBuffer     memfd 的 fd 随一条消息过来（SCM_RIGHTS），映射它
+ *	CompleteRead  用完了；两边对一对长度与 CRC
+ */
+#include "crc32c.h"
+#include "deadline.h"
+#include "engine_session.h"
+#include "report.h"
+#include "walk.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* 答的是 Error 也算答了：印出来，由调用者看。*/
+static int ask(struct walk *w, const struct engine_message *request,
+	       enum engine_type wanted, struct engine_message *answer)
+{
+	int rc;
+
+	show_message("->", request);
+	rc = engine_ask(&w->c, request, wanted, answer, WAIT_MS);
+	if (!rc || rc == -EREMOTEIO)
+		show_message("<-", answer);
+	return rc;
+}
+
+static int bad(const char *what)
+{
+	report_error(NULL, "%s", what);
+	return -EBADMSG;
+}
+
+static int say_hello(struct walk *w)
+{
+	const struct engine_message ping = {
+		.type = ENGINE_PING,
+		.ping = { .timestamp_ns = engine_unix_ns(),
+			  .client_id = engine_text_of("lesson 09") },
+	};
+	struct engine_message answer;
+
+	report_step("rdma_engine, behind a Unix socket: is it there?");
+	return ask(w, &ping, ENGINE_PONG, &answer);
+}
+
+// region start-read
+static int start_read(struct walk *w, struct engine_start_read_response *r,
+		      char id[ENGINE_ID_SIZE])
+{
+	const struct engine_message request = start_read_of(TEXT_NEEDLE);
+	struct engine_message answer;
+	int rc;
+
+	report_step("StartRead: when the answer comes, the bytes are there");
+	rc = ask(w, &request, ENGINE_START_READ_RESPONSE, &answer);
+	if (rc)
+		return rc;
+	*r = answer.started;
+	/* 文字指着接收缓冲区，下一次 ask 就没了：id 要自己留一份。*/
+	if (r->session_id.size != ENGINE_ID_SIZE - 1)
+		return bad("the session id is no UUID");
+	memcpy(id, r->session_id.data, ENGINE_ID_SIZE - 1);
+	return r->transfer_size == strlen(TEXT) ? 0 : bad("a wrong size");
+}
+// endregion start-read
+
+// region use-address
+/*
+ * local_addr 在 engine 的地址空间里。别直接解引用它（SIGSEGV）：让内核去读，它只会说
+ * EFAULT。write(2) 从这个地址取数据，写进一个 pipe。
+ */
+static int use_the_address(const struct engine_start_read_response *r)
+{
+	int fds[2];
+	ssize_t n;
+
+	report_step("read at local_addr, as the original would have it");
+	if (pipe(fds))
+		return bad(strerror(errno));
+	n = write(fds[1], (const void *)(uintptr_t)r->local_addr,
+		  r->transfer_size);
+	report_fact("write(2) from there: %s",
+		    n < 0 ? strerror(errno) : "it is mapped here as well");
+	close(fds[0]);
+	close(fds[1]);
+	return n < 0 ? 0 : bad("the engine's address means something here");
+}
+// endregion use-address
+
+// region map-buffer
+static int map_buffer(struct walk *w, const char *id,
+		      struct engine_mapping *mapping)
+{
+	const struct engine_message request = {
+		.type = ENGINE_MAP_BUFFER,
+		.map_buffer = { .session_id = engine_text_of(id) },
+	};
+	struct engine_message answer;
+	int rc;
+
+	report_step("MapBuffer: the memory itself, as a file descriptor");
+	w->c.stream.takes_fds = true;
+	rc = ask(w, &request, ENGINE_MAP_BUFFER_RESPONSE, &answer);
+	w->c.stream.takes_fds = false;
+	if (!rc)
+		rc = engine_map_received(&w->c, answer.mapped.size, mapping);
+	if (rc)
+		return rc;
+	report_fact("a descriptor came along; mapped, it reads \"%.*s\"",
+		    (int)mapping->size, mapping->data);
+	/* 别的 client 也许正等着这块内存里的字节：谁也不许改。*/
+	if (!mprotect((void *)(uintptr_t)mapping->data, mapping->size,
+		      PROT_READ | PROT_WRITE))
+		return bad("the mapping can be made writable");
+	report_fact("mprotect(PROT_WRITE): %s", strerror(errno));
+	return memcmp(mapping->data, TEXT, strlen(TEXT)) ? bad("other bytes")
+							 : 0;
+}
+// endregion map-buffer
+
+// region complete
+static int complete(struct walk *w, const char *id,
+		    const struct engine_mapping *mapping)
+{
+	const struct engine_message request = {
+		.type = ENGINE_COMPLETE_READ,
+		.complete_read = { .session_id = engine_text_of(id),
+				   .success = true,
+				   .bytes_transferred = mapping->size,
+				   .client_crc = { true,
+						   crc32c(0, mapping->data,
+							  mapping->size) } },
+	};
+	struct engine_message answer;
+	int rc;
+
+	report_step("CompleteRead, with the CRC-32C that the client computed");
+	rc = ask(w, &request, ENGINE_COMPLETE_READ_RESPONSE, &answer);
+	if (rc)
+		return rc;
+	if (!answer.completed.success)
+		return bad("the engine disagrees");
+	report_fact("once more: the session is gone");
+	rc = ask(w, &request, ENGINE_COMPLETE_READ_RESPONSE, &answer);
+	return rc == -EREMOTEIO ? 0 : bad("it completed twice");
+}
+// endregion complete
+
+int play_a_session(struct walk *w)
+{
+	struct engine_start_read_response started;
+	struct engine_mapping mapping = { 0 };
+	char id[ENGINE_ID_SIZE] = "";
+	int rc = start_engine(w, "2");
+
+	if (!rc)
+		rc = say_hello(w);
+	if (!rc)
+		rc = start_read(w, &started, id);
+	if (!rc)
+		rc = use_the_address(&started);
+	if (!rc)
+		rc = map_buffer(w, id, &mapping);
+	if (!rc)
+		rc = complete(w, id, &mapping);
+	engine_unmap(&mapping);
+	return rc;
+}
+
+/* ---- --break --------------------------------------------------------------- */
+
+// region net-order
+/* 第 4 课里的整数都是 big-endian，于是长度也写成了那样。*/
+int length_in_network_order(struct walk *w)
+{
+	const struct engine_message request = start_read_of(TEXT_NEEDLE);
+	const int64_t deadline = deadline_in_ms(WAIT_MS);
+	struct engine_stream *s = &w->c.stream;
+	struct engine_message answer;
+	uint32_t length;
+	int rc = start_engine(w, "2");
+
+	if (rc)
+		return rc;
+	report_step("break it: net-order");
+	rc = engine_encode(&request, s);
+	if (rc)
+		return bad("no room for a request");
+	length = htobe32((uint32_t)engine_stream_pending(s) -
+			 ENGINE_PREFIX_SIZE);
+	memcpy(s->out.data + s->out.start, &length, sizeof(length));
+	report_fact("the length of %zu bytes goes out as %08x",
+		    engine_stream_pending(s) - ENGINE_PREFIX_SIZE,
+		    be32toh(length));
+	rc = engine_flush(&w->c, deadline);
+	if (!rc)
+		rc = engine_receive(&w->c, &answer, deadline);
+	if (rc)
+		return rc;
+	show_message("<-", &answer);
+	if (answer.type != ENGINE_ERROR)
+		return bad("that length was taken");
+	engine_report_refusal(&request, &answer);
+	return -EREMOTEIO;
+}
+// endregion net-order
+
+/* StartRead 与 CompleteRead，不看字节：只问“现在读得到吗”。*/
+static int try_to_read(struct walk *w)
+{
+	const struct engine_message request = start_read_of(TEXT_NEEDLE);
+	struct engine_message answer, done = { .type = ENGINE_COMPLETE_READ };
+	char id[ENGINE_ID_SIZE] = "";
+	int rc = engine_ask(&w->c, &request, ENGINE_START_READ_RESPONSE,
+			    &answer, WAIT_MS);
+
+	if (rc == -EREMOTEIO)
+		engine_report_refusal(&request, &answer);
+	if (rc)
+		return rc;
+	report_fact("StartRead: %llu bytes are there",
+		    (unsigned long long)answer.started.transfer_size);
+	memcpy(id, answer.started.session_id.data, ENGINE_ID_SIZE - 1);
+	done.complete_read = (struct engine_complete_read){
+		.session_id = engine_text_of(id),
+		.success = true,
+		.bytes_transferred = answer.started.transfer_size,
+	};
+	return engine_ask(&w->c, &done, ENGINE_COMPLETE_READ_RESPONSE, &answer,
+			  WAIT_MS);
+}
+
+// region kill-node
+int kill_the_node(struct walk *w)
+{
+	int refused;
+	int rc = start_engine(w, "2");
+
+	report_step("break it: kill-node");
+	if (!rc)
+		rc = try_to_read(w);
+	if (rc)
+		return rc;
+	end_process(&w->node, SIGKILL);
+	report_fact("the node is killed");
+	rc = await_said(w, "engine", "connecting again", 1);
+	if (rc)
+		return rc;
+	refused = try_to_read(w);
+	/* engine 还活着，它的 client 也还连着：缺的只是节点。*/
+	rc = start_node(w);
+	if (!rc)
+		report_fact("the node is started again");
+	if (!rc)
+		rc = await_said(w, "engine", "connected to", 2);
+	if (!rc)
+		rc = try_to_read(w);
+	show_said(w, "engine");
+	return rc ? rc : refused;
+}
+// endregion kill-node
