@@ -63,6 +63,8 @@ BEGIN {
 	constant = "(magic|mask|flags|access|wr_id|version)[\" :=]*"
 	counter = "(sent_pkts|rcvd_pkts|rdma_sends|rdma_recvs)[\" :=]*"
 	timed = "_(ns|us|ms|s|secs?|seconds)[\" :=]*"
+	h4 = "[0-9a-f][0-9a-f][0-9a-f][0-9a-f]"
+	uuid = h4 h4 "-" h4 "-" h4 "-" h4 "-" h4 h4 h4
 }
 /^\$ / || /^> / { print; next }
-{ gsub(/[ \t]+/, " "); $0 = masked($0); gsub(/ +/, " "); print }
+{ gsub(uuid, "#"); gsub(/[ \t]+/, " "); $0 = masked($0); gsub(/ +/, " "); print }

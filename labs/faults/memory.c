@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -75,6 +76,20 @@ static void string_literal(struct rig *rig)
 		IBV_ACCESS_LOCAL_WRITE);
 }
 
+/*
+ * 文件映射成只读，只要 REMOTE_READ：看上去没有谁要写。可 Linux 6.1 钉页时总是按要写的
+ * 来，MAP_SHARED 的页又不能复制，于是被拒；MAP_PRIVATE 就可以。
+ */
+static void shared_read_only(struct rig *rig)
+{
+	FILE *file = tmpfile();
+	void *page = MAP_FAILED;
+
+	if (file && !ftruncate(fileno(file), PAGE))
+		page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fileno(file), 0);
+	try_reg(rig, page, PAGE, IBV_ACCESS_REMOTE_READ);
+}
+
 static void on_demand(struct rig *rig)
 {
 	try_reg(rig, rig->a.buf, PAGE,
@@ -131,6 +146,10 @@ const struct fault memory_faults[] = {
 	{ "mr-string-literal", "a string literal, with LOCAL_WRITE",
 	  "ibv_reg_mr: EFAULT", "mr-read-only", READY_OPEN, string_literal,
 	  false },
+	{ "mr-shared-read-only",
+	  "a file mapped MAP_SHARED without PROT_WRITE, for REMOTE_READ",
+	  "ibv_reg_mr: EFAULT", "mr-shared-read-only", READY_OPEN,
+	  shared_read_only, false },
 	{ "mr-on-demand", "IBV_ACCESS_ON_DEMAND on a device that pins",
 	  "ibv_reg_mr: (EINVAL|EOPNOTSUPP)", "odp-unsupported", READY_OPEN,
 	  on_demand, false },

@@ -221,6 +221,7 @@ test_check_catches_output_drift() {
 	drifts 'hop_limit 64' 'hop_limit 63'
 	drifts 'PSN 0x1a2b3c' 'PSN none'
 	drifts 'rcvd_pkts 7' 'rcvd_pkts 0'
+	drifts 'id f2385930-7c39-4acf-b319-b87e5600058d' 'id f2385930-7c39'
 	drifts ' 11  qp_num   00 00 00 11' ' 11  qp_num   00 00 00 12'
 }
 
@@ -238,6 +239,8 @@ test_check_bears_volatile_values() {
 	stays 'pid 123 comm a' 'pid 45678 comm a'
 	stays 'sent_pkts 7, rdma_recvs 12' 'sent_pkts 11, rdma_recvs 3'
 	stays ' 31  psn       00 1a 2b 3c' ' 31  psn       00 ff 12 99'
+	stays 'id "f2385930-7c39-4acf-b319-b87e5600058d",' \
+		'id "00112233-4455-4677-8899-aabbccddeeff",'
 }
 
 test_exit_code() {
