@@ -361,6 +361,8 @@ void show_message(const char *arrow, const struct engine_message *message)
 	json_t *data = json_object_get(root, "data"), *value;
 	char line[512] = "", text[256];
 	const char *name;
+	/* 三个字段一行；Error 的文字长，各占一行。*/
+	const size_t in_line = message->type == ENGINE_ERROR ? 1 : 3;
 	size_t n = 0, fields = 0;
 
 	report_fact("%s %s", arrow,
@@ -370,7 +372,7 @@ void show_message(const char *arrow, const struct engine_message *message)
 		value_of(text, sizeof(text), name, value);
 		n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s %s",
 				      n ? ", " : "", name, text);
-		if (++fields % 3 && fields < json_object_size(data))
+		if (++fields % in_line && fields < json_object_size(data))
 			continue;
 		report_fact("   %s", line);
 		n = 0;

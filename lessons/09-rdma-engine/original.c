@@ -325,7 +325,7 @@ static int split_prefix(struct walk *w, char said[SAID_SIZE])
 
 static int not_messagepack(struct walk *w, char said[SAID_SIZE])
 {
-	static const char frame[] = { 2, 0, 0, 0, '\x93', '\xc1' };
+	static const char frame[] = { 1, 0, 0, 0, '\xc1' };
 
 	return and_then_ping(w, answer_to(w, frame, sizeof(frame), ENGINE_ERROR,
 					  said));

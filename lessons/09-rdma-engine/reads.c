@@ -222,42 +222,86 @@ static int read_from_a_stopped_node(struct by_hand *h)
 /* ---- --break --------------------------------------------------------------- */
 
 // region any-wr-id
+static int next_wc(struct by_hand *h, struct ibv_wc *wc)
+{
+	const int64_t deadline = deadline_in_ms(WAIT_MS);
+	int n = 0;
+
+	while (!n && !stop_requested() && !deadline_passed(deadline))
+		n = ibv_poll_cq(h->res.cq, 1, wc);
+	if (n != 1 || wc->status != IBV_WC_SUCCESS)
+		return bad("no good completion comes");
+	report_fact("a completion comes: %s, wr_id 0x%llx",
+		    ibv_wc_status_str(wc->status),
+		    (unsigned long long)wc->wr_id);
+	return 0;
+}
+
+/* 落地的内存生来是零：最后那一段还是零，就是还没到。*/
+static bool tail_is_there(const struct reading *r)
+{
+	static const char zeros[TAIL];
+	const char *tail = (char *)r->buffer->addr + r->needle->size - TAIL;
+	bool there = memcmp(tail, zeros, TAIL);
+
+	report_fact("the last %d bytes of needle %llu: %s", TAIL,
+		    (unsigned long long)r->needle->needle_id,
+		    there ? "there" : "zeros");
+	return there;
+}
+
+static int post_reading(struct by_hand *h, uint32_t slot,
+			const struct reading *r)
+{
+	struct ibv_sge into = { (uintptr_t)r->buffer->addr,
+				(uint32_t)r->needle->size,
+				r->buffer->mr->lkey };
+
+	report_fact("READ of needle %llu, wr_id 0x%llx",
+		    (unsigned long long)r->needle->needle_id,
+		    (unsigned long long)WR_ID_READ(slot));
+	return post_read(&h->res, slot, &into, r->needle->remote_addr,
+			 r->needle->rkey);
+}
+
 /*
  * 原版：poll 到一个 completion 就当是自己的。两个请求一起在途时，后一个 READ 的主人拿着
- * 前一个的 completion 去用还没到的数据。这里读者是“长的那个”，先到的却是短的。
+ * 前一个的 completion，去用还没到的数据。SQD（第 7 课）让后一个 READ 等一会儿才上路，就
+ * 像线路正忙：否则它到没到全看运气，而错误一样是错误。
  */
 static int take_any_completion(struct by_hand *h)
 {
-	struct reading *text = &h->readings[2], *longer = &h->readings[0];
-	struct ibv_sge a = { (uintptr_t)text->buffer->addr,
-			     (uint32_t)text->needle->size,
-			     text->buffer->mr->lkey };
-	struct ibv_sge b = { (uintptr_t)longer->buffer->addr, LONG_BYTES,
-			     longer->buffer->mr->lkey };
-	static const char zeros[TAIL];
-	char tail[TAIL];
+	struct ibv_qp_attr pause = { .qp_state = IBV_QPS_SQD },
+			   go_on = { .qp_state = IBV_QPS_RTS };
+	const struct reading *text = &h->readings[2], *wanted = &h->readings[0];
 	struct ibv_wc wc;
-	int n = 0;
-	int rc = post_read(&h->res, 0, &a, text->needle->remote_addr,
-			   text->needle->rkey);
+	int rc;
 
 	report_step("break it: any-wr-id");
+	rc = post_reading(h, 0, text);
 	if (!rc)
-		rc = post_read(&h->res, 1, &b, longer->needle->remote_addr,
-			       longer->needle->rkey);
-	while (!rc && !n && !stop_requested())
-		n = ibv_poll_cq(h->res.cq, 1, &wc);
-	memcpy(tail, (char *)longer->buffer->addr + LONG_BYTES - TAIL, TAIL);
-	if (rc || n != 1 || wc.status != IBV_WC_SUCCESS)
-		return rc ? rc : bad("the first completion is not good");
-	report_fact("READ of needle 2 is posted as wr_id 0x%llx",
-		    (unsigned long long)WR_ID_READ(1));
-	report_fact("a completion comes: %s, wr_id 0x%llx",
-		    ibv_wc_status_str(wc.status), (unsigned long long)wc.wr_id);
+		rc = modify_qp(&h->res, &pause, IBV_QP_STATE);
+	if (!rc)
+		rc = post_reading(h, 1, wanted);
+	if (!rc)
+		rc = next_wc(h, &wc);
+	if (!rc && tail_is_there(wanted))
+		rc = bad("it is there too early");
+	if (!rc)
+		rc = modify_qp(&h->res, &go_on, IBV_QP_STATE);
+	/* rxe 回到 RTS 后，要等下一次 post 才又动起来。*/
+	if (!rc)
+		rc = post_reading(h, 2, &h->readings[1]);
+	if (!rc)
+		rc = next_wc(h, &wc);
+	if (!rc && !tail_is_there(wanted))
+		rc = bad("it is not there at all");
+	if (rc)
+		return rc;
 	report_error("a completion is for the request that has its wr_id",
-		     "the last %d bytes of needle 2 are %s", TAIL,
-		     memcmp(tail, zeros, TAIL) ? "there by chance"
-					       : "zeros: it is not there yet");
+		     "the first completion was taken for needle %d, which was "
+		     "not there yet",
+		     LONG_NEEDLE);
 	return -EBADMSG;
 }
 // endregion any-wr-id

@@ -197,7 +197,7 @@ int length_in_network_order(struct walk *w)
 	length = htobe32((uint32_t)engine_stream_pending(s) -
 			 ENGINE_PREFIX_SIZE);
 	memcpy(s->out.data + s->out.start, &length, sizeof(length));
-	report_fact("the length of %zu bytes goes out as %08x",
+	report_fact("a message of %zu bytes, its length written as %08x",
 		    engine_stream_pending(s) - ENGINE_PREFIX_SIZE,
 		    be32toh(length));
 	rc = engine_flush(&w->c, deadline);
@@ -208,7 +208,9 @@ int length_in_network_order(struct walk *w)
 	show_message("<-", &answer);
 	if (answer.type != ENGINE_ERROR)
 		return bad("that length was taken");
-	engine_report_refusal(&request, &answer);
+	report_error("write it with htole32(): only MessagePack's own integers "
+		     "are big-endian",
+		     "the engine read the length as %u", le32toh(length));
 	return -EREMOTEIO;
 }
 // endregion net-order
@@ -256,7 +258,9 @@ int kill_the_node(struct walk *w)
 		return rc;
 	refused = try_to_read(w);
 	/* engine 还活着，它的 client 也还连着：缺的只是节点。*/
-	rc = start_node(w);
+	rc = await_said(w, "engine", "no server listened", 1);
+	if (!rc)
+		rc = start_node(w);
 	if (!rc)
 		report_fact("the node is started again");
 	if (!rc)
