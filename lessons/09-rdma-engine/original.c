@@ -278,7 +278,8 @@ static char *ping_frame(size_t padding, size_t *size)
 	struct engine_stream s;
 
 	engine_stream_init(&s, -1, 2 * ENGINE_FRAME_MAX);
-	memset(text, 'x', text ? padding : 0);
+	if (text)
+		memset(text, 'x', padding);
 	ping.ping.client_id = (struct engine_text){ text, padding };
 	if (text && !engine_encode(&ping, &s)) {
 		*size = engine_stream_pending(&s);
