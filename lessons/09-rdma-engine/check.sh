@@ -80,11 +80,11 @@ test_mistakes_bring_their_errors() {
 	local out
 	out=$(in_lab "$WALK"'
 		for name in forget-prefix net-order any-wr-id wrong-rkey write \
-			map-shared kill-node; do
+			map-shared dead-node kill-node; do
 			echo "== $name"
 			walk --break $name
 		done' "$B")
-	assertEquals "$out" 7 "$(grep -c '^rc=1 left 0 $' <<<"$out")"
+	assertEquals "$out" 8 "$(grep -c '^rc=1 left 0 $' <<<"$out")"
 	assert_in "$out" 'the next message has 2759983104 bytes$'
 	assert_in "$out" 'Message too large: 2030043136 bytes'
 	assertEquals 'zeros there' "$(grep -oP 'last 64 bytes of needle 2: \K.*' \
@@ -97,6 +97,9 @@ test_mistakes_bring_their_errors() {
 	assert_in "$out" 'the WRITE of slot 0 .* remote access error \(10\)'
 	assert_in "$out" 'PROT_READ, MAP_PRIVATE: registered$'
 	assert_in "$out" 'ibv_reg_mr\(.*MAP_SHARED.*EFAULT \(14\)'
+	assert_in "$out" '^    the TCP connection: closed by the node$'
+	assert_in "$out" '^    the QP: RTS$'
+	assert_in "$out" 'completed with transport retry counter exceeded \(12\)'
 	assert_in "$out" 'refused StartRead: Network timeout after [0-9]+ms \(network\)'
 	assertEquals "before and after" 2 \
 		"$(grep -c 'StartRead: 27 bytes are there$' <<<"$out")"

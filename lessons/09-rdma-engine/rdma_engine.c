@@ -22,6 +22,7 @@ static const struct lesson_break breaks[] = {
 	{ "wrong-rkey", "READ with a key that is nobody's" },
 	{ "write", "WRITE to a node that allows READ only" },
 	{ "map-shared", "register a file mapped MAP_SHARED, read-only" },
+	{ "dead-node", "READ from a node that was killed" },
 	{ "kill-node", "kill the storage node, and start it again" },
 	{ NULL, NULL },
 };
@@ -38,7 +39,8 @@ static bool breaks_one_of(const struct walk *w, const char *const *names)
 static int play(struct walk *w)
 {
 	static const char *const by_hand[] = { "any-wr-id", "wrong-rkey",
-					       "write", "map-shared", NULL };
+					       "write",	    "map-shared",
+					       "dead-node", NULL };
 	int rc;
 
 	if (lesson_breaks(w->lesson, "forget-prefix"))

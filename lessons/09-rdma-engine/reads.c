@@ -10,6 +10,7 @@
 #include "engine_buffer.h"
 #include "explain.h"
 #include "needle_catalog.h"
+#include "qp_table.h"
 #include "remote_read.h"
 #include "report.h"
 #include "walk.h"
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -326,6 +328,40 @@ static int read_with_wrong_key(struct by_hand *h)
 }
 // endregion wrong-rkey
 
+// region dead-node
+/*
+ * 节点被 kill -9：TCP 那条由内核替它关掉，一读就知道；QP 这条什么也不知道，直到有 READ
+ * 上路、重传用尽。没有 READ 在途的话，它会永远自称 RTS。
+ */
+static int read_from_a_dead_node(struct by_hand *h)
+{
+	struct ibv_qp_attr attr;
+	int64_t began;
+	char byte;
+	int rc;
+
+	report_step("break it: dead-node");
+	end_process(&h->w->node, SIGKILL);
+	rc = wait_fd(h->sock, POLLIN, deadline_in_ms(WAIT_MS));
+	if (!rc)
+		report_fact("the TCP connection: %s",
+			    recv(h->sock, &byte, 1, MSG_DONTWAIT)
+				    ? "still open"
+				    : "closed by the node");
+	if (!rc)
+		rc = query_qp(&h->res, &attr);
+	if (rc)
+		return rc;
+	report_fact("the QP: %s", qp_state_name(attr.qp_state));
+	began = now_ns();
+	rc = read_all(h);
+	report_fact("the READ has failed after %.1f s",
+		    (double)(now_ns() - began) / 1e9);
+	remote_reader_abort(&h->reader);
+	return rc ? rc : bad("a dead node was read from");
+}
+// endregion dead-node
+
 static int write_to_node(struct by_hand *h)
 {
 	const struct needle_entry *n = h->readings[2].needle;
@@ -421,9 +457,10 @@ static int read_or_break(struct by_hand *h)
 	rc = open_reader(h);
 	if (rc)
 		return rc;
-	return lesson_breaks(lesson, "wrong-rkey")
-		       ? read_with_wrong_key(h)
-		       : read_from_a_stopped_node(h);
+	if (lesson_breaks(lesson, "wrong-rkey"))
+		return read_with_wrong_key(h);
+	return lesson_breaks(lesson, "dead-node") ? read_from_a_dead_node(h)
+						  : read_from_a_stopped_node(h);
 }
 
 /* 设备先由我们选定，节点与 engine 再用同一个：一台只有一个 RDMA 设备的机器也能跑。*/
