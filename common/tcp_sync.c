@@ -192,8 +192,7 @@ static int connect_once(const struct addrinfo *ai, int64_t deadline)
  */
 static bool worth_retrying(int rc)
 {
-	return rc == -ECONNREFUSED || rc == -EHOSTUNREACH ||
-	       rc == -ENETUNREACH;
+	return rc == -ECONNREFUSED || rc == -EHOSTUNREACH || rc == -ENETUNREACH;
 }
 
 static int connect_failed(int rc, const char *server, uint16_t port)
