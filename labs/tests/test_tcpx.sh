@@ -78,24 +78,19 @@ test_in_the_lab() {
 	done
 }
 
-# Each side needs a buffer of 1 GiB, so the VM gets more memory than usual.
+# Each side needs a buffer of 1 GiB, so the VM gets more memory than usual. Once:
+# all versions move it above, and the smaller sizes in the lab.
 test_gibibyte_in_the_lab() {
-	local v
 	memory_for 5 || return 0
 	local -x LAB_MEMORY=4096
 	in_lab --fresh '
-		for v in 5 6 7 8; do
-			start "$v.server" "$B/test_connection" -j -p 2020 \
-				-t 120 -a "v$v" server
-			run "$v.client" "$B/test_connection" -j -p 2020 -t 120 \
-				-a "v$v" -s 1073741824 client 10.99.0.1
-			reap "$v.server"
-		done
+		start v8.server "$B/test_connection" -j -p 2020 -t 120 -a v8 server
+		run v8.client "$B/test_connection" -j -p 2020 -t 120 -a v8 \
+			-s 1073741824 client 10.99.0.1
+		reap v8.server
 	' || return 0
-	for v in 5 6 7 8; do
-		assert_pair "$v"
-		assert_json "$v" '[.net_api, .size] | @csv' "$v,1073741824"
-	done
+	assert_pair v8
+	assert_json v8 '[.net_api, .size] | @csv' "8,1073741824"
 }
 
 test_channels() {
