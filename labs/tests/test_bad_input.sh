@@ -331,23 +331,25 @@ test_second_client_is_refused() {
 # kill -9, at each step: the other side notices, and the kernel cleans up.
 test_peer_killed() {
 	in_lab '
-		spied() { in_file "$1" "$T/spy.log"; }
+		log=/tmp/spy.$$ # not in $T: this is a line for every completion
+		spied() { in_file "$1" "$log"; }
 		while read -r name pattern; do
-			rm -f "$T/spy.log"
+			rm -f "$log"
 			server "$name.c" -q -t 3 -n 1000000 rxe0
-			SPY_LOG=$T/spy.log LD_PRELOAD=$B/spy.so start victim \
+			SPY_LOG=$log LD_PRELOAD=$B/spy.so start victim \
 				"$B/rdma_client" -q -n 1000000 127.0.0.1 rxe1
 			await spied "$pattern"
 			kill -KILL "$pid"
 			reap victim "$name.c" 2>/dev/null
-			rm -f "$T/spy.log"
-			SPY_LOG=$T/spy.log LD_PRELOAD=$B/spy.so start victim \
+			rm -f "$log"
+			SPY_LOG=$log LD_PRELOAD=$B/spy.so start victim \
 				"$B/rdma_server" -q -n 1000000 rxe0
 			start "$name.s" "$B/rdma_client" -q -t 3 -n 1000000 127.0.0.1 rxe1
 			victim=${pids[victim]}
 			await spied "$pattern"
 			kill -KILL "$victim"
 			reap victim "$name.s" 2>/dev/null
+			rm "$log"
 		done <<-END
 			exchange ^recv
 			rtr modify_qp.state=2
@@ -368,13 +370,17 @@ test_peer_killed() {
 test_stop_signals() {
 	local name
 	in_lab '
+		log=/tmp/spy.$$
+		# SIGINT is ignored until the program says otherwise.
+		catches() { in_file "^SigCgt:.*[2367abef]$" "/proc/$1/status"; }
 		for signal in INT TERM; do
 			server "wait$signal" -q rxe0
 			kill -$signal "$pid"
 			reap "wait$signal"
 
 			start "connect$signal" "$B/rdma_client" -q 127.0.0.1 rxe0
-			nap 0.5
+			await catches "$pid"
+			nap 0.2
 			kill -$signal "$pid"
 			reap "connect$signal"
 
@@ -398,18 +404,18 @@ test_stop_signals() {
 			rm "$T/heard"
 
 			server "ping$mode.server" -q -t 4 $mode -n 1000000 rxe0
-			SPY_LOG=$T/log LD_PRELOAD=$B/spy.so start "ping$mode.client" \
+			SPY_LOG=$log LD_PRELOAD=$B/spy.so start "ping$mode.client" \
 				"$B/rdma_client" -q $mode -n 1000000 127.0.0.1 rxe1
-			await in_file "^wc" "$T/log"
+			await in_file "^wc" "$log"
 			kill -TERM "$pid"
 			reap "ping$mode.client" "ping$mode.server"
-			rm "$T/log"
+			rm "$log"
 		done
 		# Stopped and continued: that is no reason to end.
 		server go.server -j -n 3000 rxe0
-		SPY_LOG=$T/log LD_PRELOAD=$B/spy.so start go.client \
+		SPY_LOG=$log LD_PRELOAD=$B/spy.so start go.client \
 			"$B/rdma_client" -j -n 3000 127.0.0.1 rxe1
-		await in_file "^wc" "$T/log"
+		await in_file "^wc" "$log"
 		for i in 1 2 3; do
 			kill -STOP "${pids[go.server]}" "${pids[go.client]}"
 			nap 0.1
