@@ -8,14 +8,16 @@
 #	. shunit2
 #
 # Gives $ROOT (the top of the tree, also the working directory), $B (the build
-# folder), $T (a folder of the test's own under build/, so the lab VM sees it at
-# the same path; removed after the test), lab (labs/lab) and skip. Suites
-# define oneTimeSetUp and oneTimeTearDown at most: setUp and tearDown are here,
-# because they tell the runner how each test ended.
+# folder), $SOURCES (the top of the sources under test: $ROOT, or a copy with a
+# fault in it, see mutants/run), $T (a folder of the test's own under build/, so
+# the lab VM sees it at the same path; removed after the test), lab (labs/lab) and
+# skip. Suites define oneTimeSetUp and oneTimeTearDown at most: setUp and tearDown
+# are here, because they tell the runner how each test ended.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 cd "$ROOT" || exit 1
 B=${BUILD:-build}
+SOURCES=${SOURCES:-$ROOT}
 mkdir -p "$ROOT/build"
 
 lab() { "$ROOT/labs/lab" "$@"; }

@@ -104,15 +104,16 @@ slow_probes() {
 	done
 	# Background jobs of a script ignore SIGQUIT; a program in a terminal does not.
 	limit=(env --default-signal=QUIT)
-	options=() && go asked wait 4
+	options=() && go asked wait 4 && go asked broken 4
 	options=(--control-only) && go control wait 4
 	options=() && go asked quit 4
 	limit=(timeout 60)
 	await in_file waiting "$T/asked.wait_4.out"
+	await in_file waiting "$T/asked.broken_4.out"
 	await in_file waiting "$T/control.wait_4.out"
 	await in_file ready "$T/asked.quit_4.out"
 	nap 0.3 # until it has polled in vain
-	for name in asked.wait_4 control.wait_4 asked.quit_4; do
+	for name in asked.wait_4 asked.broken_4 control.wait_4 asked.quit_4; do
 		# shellcheck disable=SC2154 # pids: of guest.sh
 		kill -QUIT "${pids[$name]}"
 	done

@@ -113,11 +113,12 @@ test_switch_in_a_program() {
 # Doubles answer for the devices that are not here; ASan and UBSan watch.
 test_judgement_without_a_device() {
 	local out rc=0
-	"${CC:-cc}" -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Icommon \
+	"${CC:-cc}" -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE \
+		-I"$SOURCES/common" \
 		-fsanitize=address,undefined -fno-sanitize-recover=all \
-		-o "$T/unit" labs/tests/unit_explain.c common/explain*.c \
-		common/qp_table*.c common/report.c \
-		common/verbs_names.c -libverbs || fail 'no unit test'
+		-o "$T/unit" labs/tests/unit_explain.c \
+		"$SOURCES"/common/{explain*,qp_table*,report,verbs_names}.c \
+		-libverbs || fail 'no unit test'
 	out=$("$T/unit" 2>"$T/err") || rc=$?
 	assertEquals "$(grep -v '^ok ' <<<"$out")$(grep -v '^error: call()' "$T/err")" \
 		0 "$rc"
@@ -128,9 +129,11 @@ test_judgement_without_a_device() {
 test_faults_under_the_sanitizers() {
 	local rc=0
 	lab_here || return 0
-	"${CC:-cc}" -O1 -g -D_GNU_SOURCE -Icommon -Ilabs/faults \
+	"${CC:-cc}" -O1 -g -D_GNU_SOURCE -I"$SOURCES/common" \
+		-I"$SOURCES/labs/faults" \
 		-fsanitize=address,undefined -fno-sanitize-recover=all \
-		-o "$T/faults" labs/faults/*.c common/{explain*,qp_table*,verbs_names,report,deadline,device}.c \
+		-o "$T/faults" "$SOURCES"/labs/faults/*.c \
+		"$SOURCES"/common/{explain*,qp_table*,verbs_names,report,deadline,device}.c \
 		-libverbs || fail 'no program'
 	"$T/faults" --list | awk -F'\t' '$2 == "shared" { print $1 }' |
 		xargs labs/lab run --timeout 120 "$T/faults" >"$T/out" 2>&1 || rc=$?

@@ -9,17 +9,18 @@
 # shellcheck source=labs/tests/guest.sh
 . "$ROOT/labs/tests/guest.sh"
 
-DATA=common/qp_table_data.c
+DATA=$SOURCES/common/qp_table_data.c
 STATES='RESET INIT RTR RTS SQD SQE ERR'
 TYPES='RC UC UD XRC_INI XRC_TGT'
 
-CFLAGS=(-O1 -Wall -Wextra -Werror -std=gnu11 -D_GNU_SOURCE -Icommon)
+CFLAGS=(-O1 -Wall -Wextra -Werror -std=gnu11 -D_GNU_SOURCE -I"$SOURCES/common")
 
 oneTimeSetUp() {
 	sweep=$(mktemp -d "$ROOT/build/sweep.XXXXXX")
 	export SWEEP=$sweep/qp_sweep
 	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/sweep.o" labs/tests/qp_sweep.c
-	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/table.o" common/qp_table.c
+	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/table.o" \
+		"$SOURCES/common/qp_table.c"
 	build_sweep "$SWEEP" "$DATA" || fail "cannot build qp_sweep"
 }
 

@@ -219,6 +219,10 @@ test_unharmed() {
 	mv "$T"/t.fork.json.* "$T/child.json"
 	assertEquals 40 "$(count child '.ev == "completion"')"
 	assertEquals 1 "$(count child '.ev == "start" and .forked == 1')"
+	for n in child t.fork; do
+		assertEquals "all lines of $n are of one process" true \
+			"$(jq -s 'map(.pid) | unique | length == 1' "$T/$n.json")"
+	done
 }
 
 # Every line says what was posted: the same text as last time is used again only
@@ -353,6 +357,9 @@ test_sigquit() {
 	given probes || return 0
 	assertEquals 'it goes on' 6 "$(rc_of asked.wait_4)"
 	assert_in "$(err_of asked.wait_4)" 'cause: the receive is in place'
+	assertEquals 6 "$(rc_of asked.broken_4)"
+	assert_in "$(err_of asked.broken_4)" 'RC\): RTS in the user.s copy, ERR in the kernel'
+	assertEquals 1 "$(count asked.broken_4 '.ev == "stall" and .user_state == "RTS" and .kernel_state == "ERR"')"
 	assertEquals 6 "$(rc_of control.wait_4)"
 	assert_in "$(err_of control.wait_4)" 'QP [0-9]+ of rxe0 \(RC\): RTS in the user.s copy, RTS in the kernel'
 	assertEquals 'a program with a handler of its own' 9 "$(rc_of asked.quit_4)"
@@ -436,6 +443,46 @@ test_usage() {
 	rc=0
 	(cd "$T" && "$ROOT/labs/qptrace" true 2>err) || rc=$?
 	assertEquals 0 "$rc"
+}
+
+# time_line NAME A.json B.json: "MILLISECONDS SIDE" of all its events
+time_line() {
+	accepted "$1" --all "$2" "$3"
+	sed -n 's/^ *\([0-9]*\.[0-9]\{3\}\)   *\([AB]\) .*/\1 \2/p' <<<"$said"
+}
+
+test_one_time_line() {
+	local a b
+	given pairs || return 0
+	a=$T/t.ibv_rc_pingpong.server.json b=$T/t.ibv_rc_pingpong.client.json
+	time_line pair "$a" "$b" >"$T/line"
+	assertEquals 'times go up' '' "$(awk '$1 < last { print NR } { last = $1 }' "$T/line")"
+	assertTrue 'A and B take turns' \
+		"(($(cut -d' ' -f2 "$T/line" | uniq | wc -l) > 100))"
+	# Somebody sets the wall clock in between: the kernel's own counts.
+	jq -c '.wall += 5000000' "$b" >"$T/b.json"
+	time_line reset "$a" "$T/b.json" >"$T/other"
+	assertEquals 'the same line' "$(cat "$T/line")" "$(cat "$T/other")"
+}
+
+# of_b EVENT: when B did that, in ms
+of_b() { sed -n "s/^ *\\([0-9.]*\\) *B $1.*/\\1/p" <<<"$said"; }
+
+# Of another boot only the wall clock is the same: to a microsecond each.
+test_two_machines_on_one_time_line() {
+	local a b times
+	given pairs || return 0
+	a=$T/t.ibv_rc_pingpong.server.json b=$T/t.ibv_rc_pingpong.client.json
+	jq -c '.t += 3600000000000 | if .boot then .boot = "another" else . end' \
+		"$b" >"$T/b.json"
+	accepted one "$a" "$b"
+	times="$(of_b start) $(of_b exit)"
+	accepted two "$a" "$T/b.json"
+	times+=" $(of_b start) $(of_b exit)"
+	assertEquals "$times" good "$(awk '
+		function differ(a, b) { return a > b + 0.01 || b > a + 0.01 }
+		NF == 4 && !differ($1, $3) && !differ($2, $4) { print "good" }
+		' <<<"$times")"
 }
 
 test_mismatches_are_marked() {

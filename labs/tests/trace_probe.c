@@ -16,6 +16,7 @@
  *	unsignaled SECONDS   发一个没有 SIGNALED 的消息，然后等它的 completion
  *	armed SECONDS        CQ 有 channel，arm 过，等 fd；没有人会发来
  *	unread SECONDS       同上，发给自己一个消息，却不去看 fd
+ *	broken SECONDS       像 remote 那样让 QP 进 ERR，然后什么也不做
  *	datagram SECONDS     UD：收到自己发的一个消息，再等下一个
  *	quit                 自己处理 SIGQUIT：收到就以退出码 9 结束
  *	close                关掉 3 以上的所有 fd 再收发
@@ -277,17 +278,24 @@ static int skip_a_step(struct end *e)
 	return err ? 4 : 0;
 }
 
-static int wrong_rkey(struct end *e)
+/* 对端拒绝的 WRITE：QP 在内核里进了 ERR，程序记得的还是 RTS。返回它的 status。*/
+static int write_with_wrong_rkey(struct end *e)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE,
 				  .send_flags = IBV_SEND_SIGNALED };
-	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT };
 
 	wr.wr.rdma.remote_addr = (uintptr_t)e->buf;
 	wr.wr.rdma.rkey = e->mr->rkey + 77;
 	to_rts(e);
 	post_send(e, wr);
-	printf("status: %d\n", reap(e, 1));
+	return reap(e, 1);
+}
+
+static int wrong_rkey(struct end *e)
+{
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT };
+
+	printf("status: %d\n", write_with_wrong_rkey(e));
 	printf("to INIT: %d, ", ibv_modify_qp(e->qp, &init, IBV_QP_STATE));
 	printf("state as the program knows it: %d\n", (int)e->qp->state);
 	return 4;
@@ -313,6 +321,18 @@ static int wait_for_nothing(struct end *e, const char *how, int seconds)
 			ibv_poll_cq(e->cq, 1, &wc);
 		usleep(1000);
 	}
+	return 6;
+}
+
+static int wait_in_error(struct end *e, int seconds)
+{
+	time_t end = time(NULL) + seconds;
+
+	write_with_wrong_rkey(e);
+	printf("waiting\n");
+	fflush(stdout);
+	while (time(NULL) < end)
+		usleep(1000);
 	return 6;
 }
 
@@ -569,6 +589,8 @@ static int with_a_qp(const char *how, int number)
 		return skip_a_step(&e);
 	if (!strcmp(how, "remote"))
 		return wrong_rkey(&e);
+	if (!strcmp(how, "broken"))
+		return wait_in_error(&e, number);
 	if (!strcmp(how, "quit"))
 		return quits();
 	if (!strcmp(how, "early"))

@@ -407,6 +407,40 @@ static void test_statuses(void)
 		    !explain_status_row((enum ibv_wc_status)99));
 }
 
+/*
+ * 看错了边，就在好的那一端找半天。rxe 会报的每一个 status：按规范该先看谁的，说出的
+ * 原因里少不了哪个词。
+ */
+static void test_status_sides(void)
+{
+	static const struct {
+		enum ibv_wc_status status;
+		const char *side, *word;
+	} known[] = {
+		{ IBV_WC_LOC_LEN_ERR, "this", "longer than the receive" },
+		{ IBV_WC_LOC_QP_OP_ERR, "this", "lkey" },
+		{ IBV_WC_LOC_PROT_ERR, "this", "lkey" },
+		{ IBV_WC_WR_FLUSH_ERR, "this", "flushed" },
+		{ IBV_WC_MW_BIND_ERR, "this", "MW_BIND" },
+		{ IBV_WC_REM_INV_REQ_ERR, "the peer's", "access flags" },
+		{ IBV_WC_REM_ACCESS_ERR, "both", "rkey" },
+		{ IBV_WC_REM_OP_ERR, "the peer's", "receive" },
+		{ IBV_WC_RETRY_EXC_ERR, "both", "no ACK" },
+		{ IBV_WC_RNR_RETRY_EXC_ERR, "the peer's", "no receive" },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		struct explanation why = explain_wc_status(known[i].status);
+		char what[64], side[32];
+
+		snprintf(what, sizeof(what), "status %d: cause and side",
+			 (int)known[i].status);
+		snprintf(side, sizeof(side), "look at %s side", known[i].side);
+		expect_true(what, strstr(why.cause, known[i].word) &&
+					  strstr(why.seen, side));
+	}
+}
+
 static void test_completion(void)
 {
 	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
@@ -594,6 +628,7 @@ int main(void)
 	test_accepted();
 	test_pair();
 	test_statuses();
+	test_status_sides();
 	test_completion();
 	test_grh_over_ipv4();
 	test_grh();
