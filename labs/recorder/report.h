@@ -95,7 +95,8 @@ const char *event_text(const struct event *event, const char *key);
 void event_describe(const struct event *event, char *out, size_t size);
 
 /* ---- report_text.c, report_html.c ---- */
-void report_as_text(const struct report *r);
+/* To stdout; unless @all, a long time line comes without its middle. */
+void report_as_text(const struct report *r, bool all);
 int report_as_html(const struct report *r, const char *template_path,
 		   const char *path);
 

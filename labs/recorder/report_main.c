@@ -58,6 +58,6 @@ int main(int argc, char **argv)
 	report_build(&r, all);
 	if (html)
 		return report_as_html(&r, template_path, html) ? 1 : 0;
-	report_as_text(&r);
+	report_as_text(&r, all);
 	return report_flush() ? 1 : 0;
 }

@@ -222,10 +222,10 @@ static size_t data_rows(const struct report *r)
 	return rows;
 }
 
-static void print_time_line(const struct report *r)
+static void print_time_line(const struct report *r, bool all)
 {
 	size_t rows = data_rows(r), row = 0, hidden = 0, run;
-	bool cut = r->left_out || rows > 2 * MIDDLE_ROWS;
+	bool cut = !all && (r->left_out || rows > 2 * MIDDLE_ROWS);
 
 	printf("\n%12s\n", "ms");
 	for (size_t i = 0; i < r->count; i += run) {
@@ -309,10 +309,10 @@ static void print_beliefs(const struct report *r)
 	}
 }
 
-void report_as_text(const struct report *r)
+void report_as_text(const struct report *r, bool all)
 {
 	print_sides(r);
-	print_time_line(r);
+	print_time_line(r, all);
 	print_qps(r);
 	print_beliefs(r);
 }

@@ -97,25 +97,33 @@ reap_all() {
 
 # What waits for seconds, and is asked why.
 slow_probes() {
-	local name
+	local name waiting
 	options=(--stall 0.4)
 	for name in wait unpolled unsignaled armed unread datagram; do
 		go s "$name" 3
 	done
 	# Background jobs of a script ignore SIGQUIT; a program in a terminal does not.
 	limit=(env --default-signal=QUIT)
-	options=() && go asked wait 4 && go asked broken 4
-	options=(--control-only) && go control wait 4
-	options=() && go asked quit 4
+	options=() && go asked wait 30 && go asked broken 30 && go asked quit 30
+	options=(--control-only) && go control wait 30
 	limit=(timeout 60)
-	await in_file waiting "$T/asked.wait_4.out"
-	await in_file waiting "$T/asked.broken_4.out"
-	await in_file waiting "$T/control.wait_4.out"
-	await in_file ready "$T/asked.quit_4.out"
+	waiting=(asked.wait_30 asked.broken_30 control.wait_30)
+	for name in "${waiting[@]}"; do await in_file waiting "$T/$name.out"; done
+	await in_file ready "$T/asked.quit_30.out"
 	nap 0.3 # until it has polled in vain
-	for name in asked.wait_4 asked.broken_4 control.wait_4 asked.quit_4; do
+	ask QUIT "${waiting[@]}" asked.quit_30
+	for name in "${waiting[@]}"; do
+		await in_file 'in the kernel' "$T/$name.err"
+	done
+	ask USR1 "${waiting[@]}"
+}
+
+# ask SIGNAL NAME…
+ask() {
+	local name
+	for name in "${@:2}"; do
 		# shellcheck disable=SC2154 # pids: of guest.sh
-		kill -QUIT "${pids[$name]}"
+		kill -"$1" "${pids[$name]}"
 	done
 }
 

@@ -76,6 +76,15 @@ test_one_fault_alone() {
 	assert_in "$(cat "$T/out")" '^1 of 1 causes named first$'
 }
 
+# One whose cause each layer knows: the GID table, the path, the value, the peer.
+test_some_faults_by_name() {
+	lab_here || return 0
+	faults rtr-gid-slot-empty rtr-gid-families-differ \
+		rtr-mtu-in-bytes-taken peer-in-err
+	assertEquals "$(cat "$T/out")" 0 "$rc"
+	assert_in "$(cat "$T/out")" '^4 of 4 causes named first$'
+}
+
 test_usage() {
 	faults --list
 	assertEquals 0 "$rc"

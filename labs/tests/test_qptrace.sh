@@ -355,15 +355,15 @@ test_stalls_of_event_loops_and_datagrams() {
 
 test_sigquit() {
 	given probes || return 0
-	assertEquals 'it goes on' 6 "$(rc_of asked.wait_4)"
-	assert_in "$(err_of asked.wait_4)" 'cause: the receive is in place'
-	assertEquals 6 "$(rc_of asked.broken_4)"
-	assert_in "$(err_of asked.broken_4)" 'RC\): RTS in the user.s copy, ERR in the kernel'
-	assertEquals 1 "$(count asked.broken_4 '.ev == "stall" and .user_state == "RTS" and .kernel_state == "ERR"')"
-	assertEquals 6 "$(rc_of control.wait_4)"
-	assert_in "$(err_of control.wait_4)" 'QP [0-9]+ of rxe0 \(RC\): RTS in the user.s copy, RTS in the kernel'
-	assertEquals 'a program with a handler of its own' 9 "$(rc_of asked.quit_4)"
-	assertEquals '' "$(err_of asked.quit_4)"
+	assertEquals 'it goes on' 6 "$(rc_of asked.wait_30)"
+	assert_in "$(err_of asked.wait_30)" 'cause: the receive is in place'
+	assertEquals 6 "$(rc_of asked.broken_30)"
+	assert_in "$(err_of asked.broken_30)" 'RC\): RTS in the user.s copy, ERR in the kernel'
+	assertEquals 1 "$(count asked.broken_30 '.ev == "stall" and .user_state == "RTS" and .kernel_state == "ERR"')"
+	assertEquals 6 "$(rc_of control.wait_30)"
+	assert_in "$(err_of control.wait_30)" 'QP [0-9]+ of rxe0 \(RC\): RTS in the user.s copy, RTS in the kernel'
+	assertEquals 'a program with a handler of its own' 9 "$(rc_of asked.quit_30)"
+	assertEquals '' "$(err_of asked.quit_30)"
 }
 
 test_company() {
@@ -468,7 +468,7 @@ test_one_time_line() {
 # of_b EVENT: when B did that, in ms
 of_b() { sed -n "s/^ *\\([0-9.]*\\) *B $1.*/\\1/p" <<<"$said"; }
 
-# Of another boot only the wall clock is the same: to a microsecond each.
+# Of another boot only the wall clock is the same: as well as it was read.
 test_two_machines_on_one_time_line() {
 	local a b times
 	given pairs || return 0
@@ -480,7 +480,7 @@ test_two_machines_on_one_time_line() {
 	accepted two "$a" "$T/b.json"
 	times+=" $(of_b start) $(of_b exit)"
 	assertEquals "$times" good "$(awk '
-		function differ(a, b) { return a > b + 0.01 || b > a + 0.01 }
+		function differ(a, b) { return a > b + 100 || b > a + 100 }
 		NF == 4 && !differ($1, $3) && !differ($2, $4) { print "good" }
 		' <<<"$times")"
 }

@@ -11,12 +11,12 @@
  *	remote               RDMA WRITE 到错的 rkey：一个坏 completion，QP 进 ERR；然后
  *	                     ERR→INIT，也失败
  *	extended             ibv_wr_* 与 start_poll/next_poll 收发 20 个消息
- *	wait SECONDS         post 一个 receive，没有人会发来
+ *	wait SECONDS         post 一个 receive，没有人会发来；收到 SIGUSR1 就不再等
  *	unpolled SECONDS     发一个消息，不去 poll
  *	unsignaled SECONDS   发一个没有 SIGNALED 的消息，然后等它的 completion
  *	armed SECONDS        CQ 有 channel，arm 过，等 fd；没有人会发来
  *	unread SECONDS       同上，发给自己一个消息，却不去看 fd
- *	broken SECONDS       像 remote 那样让 QP 进 ERR，然后什么也不做
+ *	broken SECONDS       像 remote 那样让 QP 进 ERR，然后什么也不做；也听 SIGUSR1
  *	datagram SECONDS     UD：收到自己发的一个消息，再等下一个
  *	quit                 自己处理 SIGQUIT：收到就以退出码 9 结束
  *	close                关掉 3 以上的所有 fd 再收发
@@ -301,6 +301,13 @@ static int wrong_rkey(struct end *e)
 	return 4;
 }
 
+static volatile sig_atomic_t asked_to_quit;
+
+static void on_quit(int sig)
+{
+	asked_to_quit = sig;
+}
+
 static int wait_for_nothing(struct end *e, const char *how, int seconds)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND };
@@ -316,7 +323,7 @@ static int wait_for_nothing(struct end *e, const char *how, int seconds)
 	}
 	printf("waiting\n");
 	fflush(stdout);
-	while (time(NULL) < end) {
+	while (!asked_to_quit && time(NULL) < end) {
 		if (strcmp(how, "unpolled"))
 			ibv_poll_cq(e->cq, 1, &wc);
 		usleep(1000);
@@ -331,7 +338,7 @@ static int wait_in_error(struct end *e, int seconds)
 	write_with_wrong_rkey(e);
 	printf("waiting\n");
 	fflush(stdout);
-	while (time(NULL) < end)
+	while (!asked_to_quit && time(NULL) < end)
 		usleep(1000);
 	return 6;
 }
@@ -413,13 +420,6 @@ static int datagram(struct end *e, int seconds)
 		usleep(1000);
 	}
 	return 6;
-}
-
-static volatile sig_atomic_t asked_to_quit;
-
-static void on_quit(int sig)
-{
-	asked_to_quit = sig;
 }
 
 static int quits(void)
@@ -623,6 +623,7 @@ int main(int argc, char **argv)
 	const char *how = argc > 1 ? argv[1] : "";
 	int number = argc > 2 ? atoi(argv[2]) : 0;
 
+	signal(SIGUSR1, on_quit);
 	if (!strcmp(how, "quit"))
 		signal(SIGQUIT, on_quit);
 	if (!strcmp(how, "plain")) {
