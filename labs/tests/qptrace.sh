@@ -104,8 +104,8 @@ slow_probes() {
 	done
 	# Background jobs of a script ignore SIGQUIT; a program in a terminal does not.
 	limit=(env --default-signal=QUIT)
-	options=() && go asked wait 30 && go asked broken 30 && go asked quit 30
 	options=(--control-only) && go control wait 30
+	options=() && go asked wait 30 && go asked broken 30 && go asked quit 30
 	limit=(timeout 60)
 	waiting=(asked.wait_30 asked.broken_30 control.wait_30)
 	for name in "${waiting[@]}"; do await in_file waiting "$T/$name.out"; done

@@ -206,6 +206,10 @@ test_unharmed() {
 	done
 	assertEquals 'one end, and not that of the child of vfork' 'exit 1' \
 		"$(values t.leave_8 '.ev' | awk '{ print $NF, gsub(/exit/, "") }')"
+	for n in close extended threads_64 fork; do
+		assertEquals "the last line of $n" exit \
+			"$(tail -n 1 "$T/t.$n.json" | jq -r .ev)"
+	done
 	assertEquals 20 "$(count t.extended '.ev == "post_send" and .op == "SEND"')"
 	assertEquals 10 "$(count t.extended '.op == "SEND" and .ev == "completion" and .len == 32')"
 	assert_complete t.extended

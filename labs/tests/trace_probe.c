@@ -218,17 +218,25 @@ static void converse(struct end *e, int messages)
 	}
 }
 
-static void *one_thread(void *arg)
+/* 自连的 QP，收发过 20 个消息。*/
+static struct end *after_a_talk(void)
 {
 	struct end *e = calloc(1, sizeof(*e));
 
-	(void)arg;
 	if (!e)
 		die("calloc", ENOMEM);
 	make(e, IBV_QPT_RC, false);
 	to_init(e);
 	to_rts(e);
 	converse(e, MESSAGES);
+	return e;
+}
+
+static void *one_thread(void *arg)
+{
+	struct end *e = after_a_talk();
+
+	(void)arg;
 	unmake(e);
 	free(e);
 	return NULL;
@@ -250,20 +258,21 @@ static int threads(int n)
 	return 0;
 }
 
+/* 紧接着 20 个消息就 fork：它们的记录这时还没有写进文件。*/
 static int forks(void)
 {
+	struct end *e = after_a_talk();
 	int status = 0;
-	pid_t pid;
+	pid_t pid = fork();
 
-	one_thread(NULL);
-	fflush(stdout);
-	pid = fork();
 	if (pid == 0) {
 		one_thread(NULL);
 		printf("child\n");
 		exit(3);
 	}
 	waitpid(pid, &status, 0);
+	unmake(e);
+	free(e);
 	printf("parent, child ended with %d\n", WEXITSTATUS(status));
 	one_thread(NULL);
 	return 5;
