@@ -119,15 +119,30 @@ test_switch_in_a_program() {
 	assertEquals 'error: next: seen:' "$(awk '{ print $1 }' <<<"$out" | xargs)"
 }
 
+# sanitized OUT EXTRA SOURCE…: link OUT with ASan and UBSan, of EXTRA and of the
+# objects that other suites have from these sources, too.
+sanitized() {
+	local objects=("${@:3}")
+	objects=("${objects[@]/#/build/asan/}")
+	objects=("${objects[@]/%.c/.o}")
+	build -C "$SOURCES" -j"$(nproc)" BUILD=build/asan SANITIZE=1 \
+		"${objects[@]}" >"$T/make" 2>&1 || fail "$(cat "$T/make")"
+	# shellcheck disable=SC2086 # none, or one
+	"${CC:-cc}" -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE \
+		-I"$SOURCES/common" -fsanitize=address,undefined \
+		-fno-sanitize-recover=all -o "$1" $2 \
+		"${objects[@]/#/$SOURCES/}" -libverbs || fail "no $1"
+}
+
+# from GLOB: what matches in the sources under test
+from() { (cd "$SOURCES" && compgen -G "$1"); }
+
 # Doubles answer for the devices that are not here; ASan and UBSan watch.
 test_judgement_without_a_device() {
-	local out rc=0
-	"${CC:-cc}" -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE \
-		-I"$SOURCES/common" \
-		-fsanitize=address,undefined -fno-sanitize-recover=all \
-		-o "$T/unit" labs/tests/unit_explain.c \
-		"$SOURCES"/common/{explain*,qp_table*,report,verbs_names}.c \
-		-libverbs || fail 'no unit test'
+	local out rc=0 judges
+	mapfile -t judges < <(from 'common/explain*.c' && from 'common/qp_table*.c')
+	sanitized "$T/unit" labs/tests/unit_explain.c "${judges[@]}" \
+		common/report.c common/verbs_names.c
 	out=$("$T/unit" 2>"$T/err") || rc=$?
 	assertEquals "$(grep -v '^ok ' <<<"$out")$(grep -v '^error: call()' "$T/err")" \
 		0 "$rc"
@@ -136,18 +151,17 @@ test_judgement_without_a_device() {
 
 # A bad pointer or a leak in the explainer itself.
 test_faults_under_the_sanitizers() {
-	local rc=0
+	local rc=0 all
 	lab_here || return 0
-	"${CC:-cc}" -O1 -g -D_GNU_SOURCE -I"$SOURCES/common" \
-		-I"$SOURCES/labs/faults" \
-		-fsanitize=address,undefined -fno-sanitize-recover=all \
-		-o "$T/faults" "$SOURCES"/labs/faults/*.c \
-		"$SOURCES"/common/{explain*,qp_table*,verbs_names,report,deadline,device}.c \
-		-libverbs || fail 'no program'
+	mapfile -t all < <(from 'labs/faults/*.c' && from 'common/explain*.c' &&
+		from 'common/qp_table*.c')
+	sanitized "$T/faults" '' "${all[@]}" \
+		common/{verbs_names,report,deadline,device}.c
 	"$T/faults" --list | awk -F'\t' '$2 == "shared" { print $1 }' |
 		xargs labs/lab run --timeout 120 "$T/faults" >"$T/out" 2>&1 || rc=$?
 	assertEquals "$(grep -B9 FAIL "$T/out")$(grep -A20 -E 'Sanitizer|runtime error' "$T/out")" \
 		0 "$rc"
+	assertTrue 'they were made' "((\$(grep -c '^ *ok ' <'$T/out') >= LEAST))"
 }
 
 oneTimeSetUp() { kept=$(mktemp "$ROOT/build/kept.XXXXXX"); }
