@@ -67,7 +67,7 @@ static void destroy(struct engine_buffer *b)
 }
 // endregion destroy
 
-void engine_pool_close(struct engine_pool *pool)
+void engine_pool_trim(struct engine_pool *pool)
 {
 	for (size_t i = 0; i < 64; i++) {
 		while (pool->unused[i]) {

@@ -40,8 +40,8 @@ struct engine_pool {
 /* @most: bytes of all buffers in use together. */
 void engine_pool_init(struct engine_pool *pool, struct ibv_pd *pd, size_t most);
 
-/* Free the unused buffers; those in use must have come back. */
-void engine_pool_close(struct engine_pool *pool);
+/* Free the unused buffers. To end with the pool, those in use must be back. */
+void engine_pool_trim(struct engine_pool *pool);
 
 /*
  * A buffer of at least @size bytes, with one reference: *@own, if that is large

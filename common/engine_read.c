@@ -25,6 +25,15 @@ static void release(struct engine_read *read)
 	free(read);
 }
 
+/* 等它的人早走了，网卡现在才放手。*/
+static void release_late(struct engine_read *read)
+{
+	struct engine_service *service = read->service;
+
+	release(read);
+	engine_service_idle(service);
+}
+
 /* 与 client、timer、等待队列脱钩；之后它只剩网卡这一个主人（如果还在途）。*/
 static void detach(struct engine_read *read)
 {
@@ -174,7 +183,7 @@ static void on_done(struct remote_read *remote, int status)
 
 	read->in_flight = false;
 	if (!read->client) {
-		release(read);
+		release_late(read);
 	} else if (!status) {
 		finish(read);
 	} else if (!read->retried) {

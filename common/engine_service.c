@@ -40,7 +40,7 @@ int engine_service_open(struct engine_service *service)
 void engine_service_close(struct engine_service *service)
 {
 	engine_sessions_close(&service->sessions);
-	engine_pool_close(&service->pool);
+	engine_pool_trim(&service->pool);
 }
 
 /* 重新连上了：等着的一个个上路。失败的会当场作答，并离开队列。*/
@@ -54,10 +54,19 @@ void engine_service_link_up(void *context)
 
 void engine_service_gone(struct engine_client *client, void *context)
 {
-	(void)context;
+	struct engine_service *service = context;
+
 	if (client->read)
 		engine_read_abandon(client->read);
 	engine_owner_end(&client->owner);
+	engine_service_idle(service);
+}
+
+void engine_service_idle(struct engine_service *service)
+{
+	/* 没有 session 了：备用的 buffer 也还回去，它们占着内存、MR 和 fd。*/
+	if (!service->sessions.count)
+		engine_pool_trim(&service->pool);
 }
 
 // region ping

@@ -127,7 +127,7 @@ void event_loop_remove(struct event_loop *loop, struct event_source *source)
 
 static void dispatch(struct event_loop *loop)
 {
-	for (int i = 0; i < loop->batch_count; i++) {
+	for (int i = 0; i < loop->batch_count && !loop->done; i++) {
 		struct event_source *source = loop->batch[i].data.ptr;
 
 		if (source)

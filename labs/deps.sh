@@ -26,11 +26,10 @@ packages_of() {
 		libibverbs-dev verbs headers and library
 		libjansson-dev JSON, for --json
 		libucx-dev UCX, for tag matching
-		libssl-dev SHA-1, for UCX-Py's tags
+		libssl-dev SHA-1 for UCX-Py's tags, SHA-256 for the engine's token
 		libisal-dev CRC-32C, for the needle store
 		libmsgpack-dev MessagePack, for the engine's messages
 		uuid-dev UUIDs, for the engine's sessions
-		libssl-dev SHA-256 and a compare in constant time, for its token
 		END
 		;;
 	lab)
