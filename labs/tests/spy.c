@@ -161,7 +161,9 @@ static int spy_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 		if (lies("wr_id"))
 			wc[i].wr_id = 7;
 		if (lies("opcode"))
-			wc[i].opcode = IBV_WC_RDMA_READ;
+			wc[i].opcode = wc[i].opcode == IBV_WC_RDMA_READ
+					       ? IBV_WC_SEND
+					       : IBV_WC_RDMA_READ;
 		if (lies("status"))
 			wc[i].status = IBV_WC_RETRY_EXC_ERR;
 	}
