@@ -27,6 +27,7 @@
 #define TIMEOUT_MS   60000
 #define CLIENTS_MOST 1024
 #define TRIES	     20
+#define LANES	     32
 
 struct load {
 	const char *socket;
@@ -34,18 +35,32 @@ struct load {
 	uint64_t clients, reads, volumes, needles;
 };
 
-/* A process of its own, as clients are; the struct is in shared memory. */
-struct client {
-	const struct load *load;
-	pid_t pid;
+/* One client: a connection of its own, and the read that it is at. */
+struct lane {
 	struct engine_connection c;
+	struct engine_start_read r;
+	char id[64];
+	uint64_t begun, done;
+	uint32_t crc;
+	int tries;
+	bool started, completing; /* what it waits for next */
+};
+
+/*
+ * LANES clients share a process: on a machine of two (emulated) CPUs, 64 processes
+ * would mostly switch. The struct is in shared memory.
+ */
+struct worker {
+	const struct load *load;
+	struct lane lanes[LANES];
+	int n_lanes;
 	unsigned int random;
 	uint64_t done, bytes, network;
 	int rc;
 	char *expected; /* room for the largest needle */
 };
 
-static uint64_t pick(struct client *me, uint64_t n)
+static uint64_t pick(struct worker *me, uint64_t n)
 {
 	uint64_t r = (uint64_t)rand_r(&me->random) << 24 ^
 		     (uint64_t)rand_r(&me->random);
@@ -54,7 +69,7 @@ static uint64_t pick(struct client *me, uint64_t n)
 }
 
 /* A range of a needle: one in four is all of it. */
-static struct engine_start_read random_read(struct client *me)
+static struct engine_start_read random_read(struct worker *me)
 {
 	const struct load *l = me->load;
 	uint64_t needle = pick(me, l->needles);
@@ -84,7 +99,7 @@ static int wrong(const char *what, const struct engine_start_read *r)
 	return -EBADMSG;
 }
 
-static int check_bytes(struct client *me, const struct engine_start_read *r,
+static int check_bytes(struct worker *me, const struct engine_start_read *r,
 		       const struct engine_mapping *m, uint32_t crc)
 {
 	uint64_t size = r->size;
@@ -105,106 +120,196 @@ static int check_bytes(struct client *me, const struct engine_start_read *r,
 	return 0;
 }
 
-static int complete(struct client *me, const char *id, uint64_t size,
-		    uint32_t crc)
+/* Into the buffer: it goes out with the next StartRead. */
+static int encode_complete(struct lane *l, uint64_t size)
 {
 	const struct engine_message m = {
 		.type = ENGINE_COMPLETE_READ,
-		.complete_read = { .session_id = engine_text_of(id),
+		.complete_read = { .session_id = engine_text_of(l->id),
 				   .success = true,
 				   .bytes_transferred = size,
-				   .client_crc = { true, crc } },
+				   .client_crc = { true, l->crc } },
 	};
-	struct engine_message answer;
-	int rc = engine_call(&me->c, &m, ENGINE_COMPLETE_READ_RESPONSE, &answer,
-			     TIMEOUT_MS);
 
-	if (!rc && !answer.completed.success)
-		rc = -EREMOTEIO;
-	return rc;
+	l->completing = true;
+	return engine_encode(&m, &l->c.stream);
 }
 
-static int read_once(struct client *me, const struct engine_start_read *r)
+static int send_start(struct worker *me, struct lane *l)
 {
-	const struct engine_message m = { .type = ENGINE_START_READ,
-					  .start_read = *r };
+	struct engine_message m = { .type = ENGINE_START_READ };
+	int rc = 0;
+
+	l->started = l->begun < me->load->reads;
+	if (l->started) {
+		if (!l->tries)
+			l->r = random_read(me);
+		m.start_read = l->r;
+		rc = engine_encode(&m, &l->c.stream);
+	}
+	return rc ? rc : engine_flush(&l->c, deadline_in_ms(TIMEOUT_MS));
+}
+
+static int receive(struct lane *l, struct engine_message *answer)
+{
+	return engine_receive(&l->c, answer, deadline_in_ms(TIMEOUT_MS));
+}
+
+static int take_completed(struct worker *me, struct lane *l)
+{
+	struct engine_message answer;
+	int rc;
+
+	if (!l->completing)
+		return 0;
+	l->completing = false;
+	rc = receive(l, &answer);
+	if (rc)
+		return rc;
+	if (answer.type != ENGINE_COMPLETE_READ_RESPONSE ||
+	    !answer.completed.success)
+		return wrong("not completed", &l->r);
+	l->done++;
+	me->done++;
+	return 0;
+}
+
+/* Refused for the network's sake: tried again in the next round. */
+static int refused(struct worker *me, struct lane *l,
+		   const struct engine_message *answer)
+{
+	const struct engine_message m = { .type = ENGINE_START_READ };
+
+	l->started = false;
+	if (engine_text_is(answer->error.category, "network") &&
+	    ++l->tries < TRIES) {
+		me->network++;
+		return 0;
+	}
+	engine_report_refusal(&m, answer);
+	return -EREMOTEIO;
+}
+
+static int take_started(struct worker *me, struct lane *l)
+{
+	struct engine_message answer, map;
+	int rc;
+
+	if (!l->started)
+		return 0;
+	rc = receive(l, &answer);
+	if (rc)
+		return rc;
+	if (answer.type == ENGINE_ERROR)
+		return refused(me, l, &answer);
+	if (answer.type != ENGINE_START_READ_RESPONSE)
+		return wrong("not started", &l->r);
+	l->begun++;
+	l->tries = 0;
+	l->crc = answer.started.expected_crc;
+	snprintf(l->id, sizeof(l->id), "%.*s",
+		 (int)answer.started.session_id.size,
+		 answer.started.session_id.data);
+	map = (struct engine_message){
+		.type = ENGINE_MAP_BUFFER,
+		.map_buffer = { engine_text_of(l->id) },
+	};
+	return engine_send(&l->c, &map, deadline_in_ms(TIMEOUT_MS));
+}
+
+static int take_mapped(struct worker *me, struct lane *l)
+{
 	struct engine_mapping mapping;
 	struct engine_message answer;
-	uint32_t crc;
-	char id[64];
-	int rc = engine_ask(&me->c, &m, ENGINE_START_READ_RESPONSE, &answer,
-			    TIMEOUT_MS);
+	int rc;
 
-	if (rc == -EREMOTEIO &&
-	    engine_text_is(answer.error.category, "network"))
-		return -EAGAIN;
-	if (rc == -EREMOTEIO)
-		engine_report_refusal(&m, &answer);
+	if (!l->started)
+		return 0;
+	l->c.stream.takes_fds = true;
+	rc = receive(l, &answer);
+	l->c.stream.takes_fds = false;
 	if (rc)
 		return rc;
-	snprintf(id, sizeof(id), "%.*s", (int)answer.started.session_id.size,
-		 answer.started.session_id.data);
-	crc = answer.started.expected_crc;
-	rc = engine_map(&me->c, id, &mapping, TIMEOUT_MS);
+	if (answer.type != ENGINE_MAP_BUFFER_RESPONSE)
+		return wrong("not mapped", &l->r);
+	rc = engine_map_received(&l->c, answer.mapped.size, &mapping);
 	if (rc)
 		return rc;
-	rc = check_bytes(me, r, &mapping, crc);
+	rc = check_bytes(me, &l->r, &mapping, l->crc);
 	if (!rc)
-		rc = complete(me, id, mapping.size, crc);
+		rc = encode_complete(l, mapping.size);
 	engine_unmap(&mapping);
 	return rc;
 }
 
-static void run(struct client *me)
+/* One read of every client; the last one's CompleteRead goes along. */
+static int one_round(struct worker *me)
 {
-	me->rc = engine_connect(&me->c, me->load->socket,
-				deadline_in_ms(TIMEOUT_MS));
-	while (!me->rc && me->done < me->load->reads) {
-		struct engine_start_read r = random_read(me);
-		int tries = 0;
+	int rc = 0;
 
-		do {
-			me->rc = read_once(me, &r);
-			me->network += me->rc == -EAGAIN;
-		} while (me->rc == -EAGAIN && ++tries < TRIES);
-		me->done += !me->rc;
+	for (int i = 0; i < me->n_lanes && !rc; i++)
+		rc = send_start(me, &me->lanes[i]);
+	for (int i = 0; i < me->n_lanes && !rc; i++) {
+		rc = take_completed(me, &me->lanes[i]);
+		if (!rc)
+			rc = take_started(me, &me->lanes[i]);
 	}
-	engine_disconnect(&me->c);
+	for (int i = 0; i < me->n_lanes && !rc; i++)
+		rc = take_mapped(me, &me->lanes[i]);
+	return rc;
 }
 
-static int start(struct client *me)
+static void work(struct worker *me)
 {
-	me->pid = fork();
-	if (me->pid < 0)
+	me->rc = 0;
+	for (int i = 0; i < me->n_lanes; i++)
+		me->lanes[i].c.stream.fd = -1;
+	for (int i = 0; i < me->n_lanes && !me->rc; i++)
+		me->rc = engine_connect(&me->lanes[i].c, me->load->socket,
+					deadline_in_ms(TIMEOUT_MS));
+	while (!me->rc && me->done < me->load->reads * (uint64_t)me->n_lanes)
+		me->rc = one_round(me);
+	for (int i = 0; i < me->n_lanes; i++)
+		engine_disconnect(&me->lanes[i].c);
+}
+
+static int start(struct worker *me)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
 		return -errno;
-	if (me->pid)
+	if (pid)
 		return 0;
 	me->expected = malloc(me->load->pattern.max);
-	run(me);
+	work(me);
 	free(me->expected);
 	_exit(0);
 }
 
 static int run_all(const struct load *l)
 {
-	size_t size = l->clients * sizeof(struct client);
-	struct client *all = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	uint64_t workers = (l->clients + LANES - 1) / LANES;
+	size_t size = workers * sizeof(struct worker);
+	struct worker *all = mmap(NULL, size, PROT_READ | PROT_WRITE,
 				  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t done = 0, bytes = 0, network = 0;
 	int rc = 0;
 
 	if (all == MAP_FAILED)
 		return 1;
-	for (uint64_t i = 0; i < l->clients && !rc; i++) {
-		all[i] = (struct client){ .load = l,
-					  .c = { .stream.fd = -1 },
-					  .random = (unsigned int)i + 1,
-					  .rc = -ECHILD };
+	for (uint64_t i = 0; i < workers && !rc; i++) {
+		uint64_t left = l->clients - i * LANES;
+
+		all[i].load = l;
+		all[i].n_lanes = left < LANES ? (int)left : LANES;
+		all[i].random = (unsigned int)i + 1;
+		all[i].rc = -ECHILD;
 		rc = start(&all[i]);
 	}
 	while (wait(NULL) > 0)
 		;
-	for (uint64_t i = 0; i < l->clients; i++) {
+	for (uint64_t i = 0; i < workers; i++) {
 		done += all[i].done;
 		bytes += all[i].bytes;
 		network += all[i].network;
