@@ -89,8 +89,8 @@ stop() {
 run_load() {
 	"${how:-run}" "$1" "$N/engine_load" "$sock" "$2" "$3" "$PATTERN" "$VOLUMES,$NEEDLES"
 }
-sessions() { "$N/engine_client" caps -j -s "$sock" | jq .active_sessions; }
-no_sessions() { [[ $(sessions) == 0 ]]; }
+# has_sessions N
+has_sessions() { [[ $("$N/engine_client" caps -j -s "$sock" | jq .active_sessions) == "$1" ]]; }
 # held NAME: how many descriptors and memory regions the engine has
 held() {
 	ls "/proc/${pids[$1]}/fd" | wc -l

@@ -51,6 +51,7 @@
 #define ID_SIZE	   36
 #define MOST	   (2u << 20)
 #define FRAME_MOST 4096 /* of a recorded one */
+#define BATCH	   50
 
 static struct {
 	int sock;
@@ -480,14 +481,22 @@ static int put_cuts(const char *path)
 	return rc;
 }
 
+/* BATCH requests together, then their answers: many must not take long. */
 static int put_sessions(const char *list)
 {
 	json_t *counts = json_object();
 	const char *start = strchr(list, ',');
-	int rc = !start;
+	int left = atoi(list), rc = !start;
 
-	for (int n = atoi(list); n > 0 && !rc; n--)
-		rc = put_start(start + 1) || count_answer(counts);
+	while (left > 0 && !rc) {
+		int n = left < BATCH ? left : BATCH;
+
+		for (int i = 0; i < n && !rc; i++)
+			rc = put_start(start + 1);
+		for (int i = 0; i < n && !rc; i++)
+			rc = count_answer(counts);
+		left -= n;
+	}
 	print(counts);
 	return rc;
 }

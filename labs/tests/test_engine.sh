@@ -151,7 +151,7 @@ test_sessions() {
 		peer full $p answer
 		kill -KILL "${pids[many]}"
 		reap many 2>/dev/null
-		await no_sessions
+		await has_sessions 0
 		peer room $p answer
 		stop engine node
 	' || return 0
@@ -231,7 +231,7 @@ test_client() {
 		client bench.read "bench read" 1 1 "$cookie" -n 50 -f 7 -j
 		client bench.map "bench read" 1 1 "$cookie" -n 50 -f 7 -j -m
 		client bench.bad "bench read" 9 1 8 -n 50 -f 7
-		await no_sessions
+		await has_sessions 0
 		stop engine
 		client gone ping
 		sock=/tmp/nobody client nobody caps
@@ -303,10 +303,10 @@ test_load() {
 		engine engine
 		# What it opens when a first client comes is there already.
 		client first read 9 1 7
-		await no_sessions
+		await has_sessions 0
 		held engine >"$T/held.before"
 		run_load load 64 "$ENGINE_READS"
-		await no_sessions
+		await has_sessions 0
 		held engine >"$T/held.after"
 		ls -A /dev/shm >"$T/shm"
 		stop engine node

@@ -101,15 +101,14 @@ test_bad_input() {
 # Each side is killed while the others are in the middle of something.
 test_kills() {
 	cp -r "$S" "$T/store"
-	head -c 60000000 /dev/zero | "$B/needle" put -S "$T/store" 5 1 1 >/dev/null
+	head -c 20000000 /dev/zero | "$B/needle" put -S "$T/store" 5 1 1 >/dev/null
 	on_sanitized '
 		export S=$T/store
 		node node1
-		engine engine -r 20 -m 200
+		engine engine -r 20 -m 100 --chunk 4096 --depth 4
 		for i in 1 2; do
 			how=start peer "killed$i" start=5,1,1 answer
-			one_session() { [[ $(sessions) != 0 ]]; }
-			await one_session
+			await has_sessions 1
 			kill -KILL "${pids[killed$i]}"
 			reap "killed$i" 2>/dev/null
 		done
@@ -127,8 +126,7 @@ test_kills() {
 		how=start peer open start=9,1,7 answer silence=60000
 		await in_file Start "$T/open.out"
 		how=start peer under.way start=5,1,1 answer
-		two_sessions() { [[ $(sessions) == 2 ]]; }
-		await two_sessions
+		await has_sessions 2
 		stop engine node2
 		reap open under.way
 		# Killed, and its socket taken over.
@@ -147,7 +145,7 @@ test_kills() {
 	assert_done load long waits node2
 	assert_rc_0 engine heir
 	assertEquals 200 "$(json load .reads)"
-	assertEquals 60000000 "$(stat -c %s "$T/out")"
+	assertEquals 20000000 "$(stat -c %s "$T/out")"
 	assert_error second 1 'another engine listens there'
 	assert_in "$(err_of never)" 'the engine has closed'
 	assert_clean
