@@ -282,12 +282,24 @@ static int take(struct remote_reader *r, const struct ibv_wc *wc)
 	return 0;
 }
 
+// region take-turns-with-others
+/*
+ * 取到 CQ 空为止，看似理所当然，却可能永远取不完：每取走一块就 post 下一块，rxe 往往在
+ * post_send 里就把它读了回来。于是一个 1 GiB 的 read 没完之前，事件循环回不去，别的
+ * client 连 Ping 都没人答。所以一次最多取 depth 个：武装之前就在 CQ 里的，不会比这更多；
+ * 剩下的都是武装之后来的，它们已经留下了 event，epoll 会再叫我们。
+ */
 static int take_all(struct remote_reader *r)
 {
 	struct ibv_wc wc[POLL_BATCH];
-	int n;
+	uint32_t left = r->depth;
+	int n = 0;
 
-	while ((n = ibv_poll_cq(r->res->cq, POLL_BATCH, wc)) > 0) {
+	while (left &&
+	       (n = ibv_poll_cq(r->res->cq,
+				left < POLL_BATCH ? (int)left : POLL_BATCH,
+				wc)) > 0) {
+		left -= (uint32_t)n;
 		r->last_completion = now_ns();
 		for (int i = 0; i < n && !r->broken; i++)
 			if (take(r, &wc[i]))
@@ -299,6 +311,7 @@ static int take_all(struct remote_reader *r)
 		return verb_failed(errno, no_explanation, "ibv_poll_cq()");
 	return r->broken ? -EIO : 0;
 }
+// endregion take-turns-with-others
 
 /* 武装一次，至多来一个 event；真有第二个，epoll 会再叫我们。*/
 static void take_event(struct rdma_resources *res)
@@ -318,7 +331,7 @@ int remote_reader_poll(struct remote_reader *reader)
 {
 	int rc;
 
-	/* 次序：取走 event，重新武装，再把 CQ 取空。与 transfer.c 里的道理相同。*/
+	/* 次序：取走 event，重新武装，再取 CQ。与 transfer.c 里的道理相同。*/
 	take_event(reader->res);
 	rc = arm(reader->res);
 	if (!rc)

@@ -24,8 +24,8 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
-#define REMOTE_READ_DEPTH 32	       /* work requests at once, default */
-#define REMOTE_READ_CHUNK (256u << 10) /* bytes of a work request, default */
+#define REMOTE_READ_DEPTH 32	      /* work requests at once, default */
+#define REMOTE_READ_CHUNK (64u << 10) /* bytes of a work request, default */
 
 /* One read. Zero it, fill the first part; it must stay until done() is called. */
 struct remote_read {
@@ -92,9 +92,10 @@ void remote_reader_cancel(struct remote_reader *reader,
 			  struct remote_read *read);
 
 /*
- * The completion channel's descriptor (res->channel->fd) is readable: take all
- * completions, post more, call arrived() and done(). Returns 0, or -EIO: the
- * reader is broken (reported) and remote_reader_abort() is due.
+ * The completion channel's descriptor (res->channel->fd) is readable: take the
+ * completions that are there (then it may be readable again), post more, call
+ * arrived() and done(). Returns 0, or -EIO: the reader is broken (reported) and
+ * remote_reader_abort() is due.
  */
 int remote_reader_poll(struct remote_reader *reader);
 
