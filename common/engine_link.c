@@ -135,6 +135,9 @@ static void on_completions(void *owner, uint32_t events)
 	(void)events;
 	if (remote_reader_poll(&link->reader) && link->is_up)
 		break_up(link, "a READ has failed");
+	/* 没有 timer 的 epoll_wait 便宜得多：内核不必为它设一个又撤掉。*/
+	else if (TAILQ_EMPTY(&link->reader.all))
+		timer_cancel(&link->loop->timers, &link->check);
 }
 
 /*
