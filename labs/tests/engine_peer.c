@@ -13,7 +13,8 @@
  *	cuts=FILE	send each truncation of its value, with the length that
  *			it then has; each must be answered by an Error
  *	hangups=FILE	send its first byte and hang up, its first two, ...
- *	ping		send a Ping, as a map; aping: as arrays
+ *	arrays		from now on requests are arrays, with the smallest integers
+ *	ping caps	send a Ping, a GetCapabilities
  *	start=V,N,C[,OFFSET,SIZE,SECS,ADDR,KEY]   send a StartRead
  *	sessions=N,V,N,C  begin N sessions, print how many answers were what
  *	token=TEXT	put it into later StartReads
@@ -57,6 +58,7 @@ static struct {
 	int sock;
 	const char *path;
 	int trickle_ms; /* -1: no */
+	bool arrays;
 	const char *token;
 	char ids[64][ID_SIZE + 1]; /* sessions begun */
 	int n_ids;
@@ -194,20 +196,38 @@ static void text(const char *s)
 	msgpack_pack_str_with_body(&pk, s, strlen(s));
 }
 
+/* A field's name: in an array its place says which one it is. */
+static void name(const char *s)
+{
+	if (!peer.arrays)
+		text(s);
+}
+
+static void begin_fields(size_t n)
+{
+	if (peer.arrays)
+		msgpack_pack_array(&pk, n);
+	else
+		msgpack_pack_map(&pk, n);
+}
+
 static void begin(const char *type, size_t fields)
 {
 	msgpack_sbuffer_clear(&buf);
-	msgpack_pack_map(&pk, 2);
-	text("type");
+	begin_fields(2);
+	name("type");
 	text(type);
-	text("data");
-	msgpack_pack_map(&pk, fields);
+	name("data");
+	begin_fields(fields);
 }
 
-static void number(const char *name, uint64_t value)
+static void number(const char *what, uint64_t value)
 {
-	text(name);
-	msgpack_pack_fix_uint64(&pk, value);
+	name(what);
+	if (peer.arrays)
+		msgpack_pack_uint64(&pk, value);
+	else
+		msgpack_pack_fix_uint64(&pk, value);
 }
 
 static int put_message(void)
@@ -228,13 +248,10 @@ static int put_ping(void)
 	return put_message();
 }
 
-static int put_array_ping(void)
+static int put_caps(void)
 {
-	msgpack_sbuffer_clear(&buf);
-	msgpack_pack_array(&pk, 2);
-	text("Ping");
-	msgpack_pack_array(&pk, 2);
-	msgpack_pack_uint64(&pk, 7);
+	begin("GetCapabilities", 1);
+	name("client_id");
 	text("peer");
 	return put_message();
 }
@@ -256,15 +273,20 @@ static int put_start(const char *list)
 		"volume_id", "needle_id",    "cookie",	    "offset",
 		"size",	     "timeout_secs", "remote_addr", "remote_key",
 	};
+	/* A map may have any order, an array has the protocol's. */
+	static const int order[] = { 0, 1, 2, 3, 4, 6, 7, 5 };
 	uint64_t n[8] = { 0 };
 
 	n[5] = 30;
 	numbers(list, n, 8);
 	begin("StartRead", peer.token ? 9 : 8);
-	for (int i = 0; i < 8; i++)
-		number(names[i], n[i]);
+	for (int i = 0; i < 8; i++) {
+		int k = peer.arrays ? order[i] : i;
+
+		number(names[k], n[k]);
+	}
 	if (peer.token) {
-		text("auth_token");
+		name("auth_token");
 		text(peer.token);
 	}
 	return put_message();
@@ -281,7 +303,7 @@ static int put_map(const char *list)
 
 	numbers(list, &k, 1);
 	begin("MapBuffer", 1);
-	text("session_id");
+	name("session_id");
 	text(id_of(k));
 	return put_message();
 }
@@ -292,9 +314,9 @@ static int put_complete(const char *list)
 
 	numbers(list, n, 4);
 	begin("CompleteRead", n[3] == UINT64_MAX ? 3 : 4);
-	text("session_id");
+	name("session_id");
 	text(id_of(n[0]));
-	text("success");
+	name("success");
 	if (n[1])
 		msgpack_pack_true(&pk);
 	else
@@ -573,8 +595,8 @@ static int do_sending(const char *item)
 
 	if (!strcmp(item, "ping"))
 		return put_ping();
-	if (!strcmp(item, "aping"))
-		return put_array_ping();
+	if (!strcmp(item, "caps"))
+		return put_caps();
 	if ((v = value_of(item, "frame")))
 		return put_file(v);
 	if ((v = value_of(item, "cuts")))
@@ -615,6 +637,8 @@ static int do_item(const char *item)
 		return await_end();
 	if (!strcmp(item, "shut"))
 		return shutdown(peer.sock, SHUT_WR);
+	if (!strcmp(item, "arrays"))
+		return peer.arrays = true, 0;
 	if ((v = value_of(item, "silence")))
 		return check_silence(atoi(v));
 	if ((v = value_of(item, "sleep")))

@@ -50,10 +50,15 @@ test_recorded_requests() {
 			done
 			peer "$kind" "${items[@]}"
 		done
+		peer arrays arrays ping types caps types start=9,1,7 types map=1 answer bytes \
+			complete=1,1,13,0 types complete=1,1,13 types
 		stop engine node
 	' || return 0
-	assert_done engine node types answer
+	assert_done engine node types answer arrays
 	assertEquals "$RECORDED" "$(out_of types)"
+	assertEquals "as arrays" "$(sed -n "1p; 3p; 4p; 7p; 9p" <<<"$RECORDED")" \
+		"$(sed "4,5d" "$T/arrays.out")"
+	assertEquals "68656c6c6f2c206e6565646c65 read-only" "$(sed -n 5p "$T/arrays.out")"
 	# jq would round them.
 	assert_in "$(sed -n 1p "$T/answer.out")" '"client_timestamp_ns":1795227289325611468,'
 	assert_answer answer 3 GetCapabilitiesResponse \
@@ -86,7 +91,7 @@ test_reads() {
 		serve node "$B/needle_server" -S "$S" rxe0
 		engine engine
 		p="start=9,1,7"
-		peer good aping answer $p answer map=1 answer bytes complete=1,1,13 answer \
+		peer good ping answer $p answer map=1 answer bytes complete=1,1,13 answer \
 			$p,7,3 answer map=2 answer bytes complete=2,1,3 answer \
 			$p,7,0 answer map=3 answer bytes \
 			$p,13,0 answer map=4 answer bytes complete=4,1,0,0 answer \

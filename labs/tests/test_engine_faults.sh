@@ -29,7 +29,7 @@ test_bytes_that_are_no_messages() {
 		node node
 		engine engine -w 2
 		how=start client beside "bench read" 9 1 7 -n 200 -f 2
-		peer slow trickle=120 ping answer trickle=0 aping answer start=9,1,7 answer
+		peer slow trickle=120 ping answer trickle=0 arrays ping answer start=9,1,7 answer
 		peer zero length=0 answer ping answer
 		peer million length=1048576 fill=1048576 answer ping answer
 		peer over length=1048577 answer eof
