@@ -7,7 +7,7 @@
 . "$(dirname "$0")/lib.sh"
 
 LIBS=("-Wl,--as-needed" -lmsgpackc -ljansson -luuid -lcrypto -libverbs)
-declare -A SOURCES=(
+declare -A PARTS=(
 	[engine_frame]='engine_frame'
 	[engine_proto]='engine_frame engine_scan engine_proto engine_decode'
 	[engine_session]='engine_session engine_buffer engine_auth engine_proto
@@ -23,7 +23,7 @@ declare -A ARGUMENT=(
 built() {
 	local name=$1 out=$T/$1$2 source files=()
 	shift 2
-	for source in ${SOURCES[$name]}; do
+	for source in ${PARTS[$name]}; do
 		files+=("common/$source.c")
 	done
 	"${CC:-cc}" -D_GNU_SOURCE -Icommon -std=gnu11 -g -Wall -Wextra -Werror \
