@@ -25,13 +25,20 @@ static void release(struct engine_read *read)
 	free(read);
 }
 
+void engine_reads_idle(struct engine_service *service)
+{
+	/* 没有 session 了：备用的 buffer 也还回去，它们占着内存、MR 和 fd。*/
+	if (!service->sessions.count)
+		engine_pool_trim(&service->pool);
+}
+
 /* 等它的人早走了，网卡现在才放手。*/
 static void release_late(struct engine_read *read)
 {
 	struct engine_service *service = read->service;
 
 	release(read);
-	engine_service_idle(service);
+	engine_reads_idle(service);
 }
 
 /* 与 client、timer、等待队列脱钩；之后它只剩网卡这一个主人（如果还在途）。*/

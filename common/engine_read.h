@@ -39,6 +39,9 @@ void engine_read_go_on(struct engine_read *read);
  */
 void engine_read_abandon(struct engine_read *read);
 
+/* Memory came back: if no session is left, keep none. */
+void engine_reads_idle(struct engine_service *service);
+
 /* Its session's time is over: tell the client, and abandon it. */
 void engine_read_expire(struct engine_read *read);
 

@@ -59,14 +59,7 @@ void engine_service_gone(struct engine_client *client, void *context)
 	if (client->read)
 		engine_read_abandon(client->read);
 	engine_owner_end(&client->owner);
-	engine_service_idle(service);
-}
-
-void engine_service_idle(struct engine_service *service)
-{
-	/* 没有 session 了：备用的 buffer 也还回去，它们占着内存、MR 和 fd。*/
-	if (!service->sessions.count)
-		engine_pool_trim(&service->pool);
+	engine_reads_idle(service);
 }
 
 // region ping

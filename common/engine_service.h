@@ -51,9 +51,6 @@ void engine_service_request(struct engine_client *client,
 			    void *context);
 void engine_service_gone(struct engine_client *client, void *context);
 
-/* A client's last memory came back: if no session is left, keep none. */
-void engine_service_idle(struct engine_service *service);
-
 /* To be called by struct engine_link; @context is the service. */
 void engine_service_link_up(void *context);
 

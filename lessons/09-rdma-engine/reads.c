@@ -432,7 +432,7 @@ static int close_by_hand(struct by_hand *h)
 		if (h->readings[i].buffer)
 			engine_buffer_put(&h->pool, h->readings[i].buffer,
 					  NULL);
-	engine_pool_close(&h->pool);
+	engine_pool_trim(&h->pool);
 	if (h->reader_open)
 		remote_reader_close(&h->reader);
 	needle_catalog_free(&h->catalog);
