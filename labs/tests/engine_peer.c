@@ -45,6 +45,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -80,10 +81,12 @@ static int fail(const char *what)
 static int connect_again(void)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const struct timeval wait = { .tv_sec = WAIT_MS / 1000 };
 
 	if (peer.sock >= 0)
 		close(peer.sock);
 	peer.sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	setsockopt(peer.sock, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", peer.path);
 	if (connect(peer.sock, (struct sockaddr *)&address, sizeof(address)))
 		return fail("connect");

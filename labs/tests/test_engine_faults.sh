@@ -160,7 +160,7 @@ test_clients_that_sleep() {
 		stop engine node
 	' || return 0
 	assert_done engine node beside third idle
-	assertEquals "cut: $(err_of deaf)" 1 "$(rc_of deaf)"
+	assert_in "$(err_of deaf)" 'send: (Broken pipe|Connection reset)' cut
 	assertEquals "2 answers with a pause between them" 2 "$(grep -c Pong "$T/idle.out")"
 	assertTrue "$(cat "$T/memory") KiB" "(( $(cat "$T/memory") < 40000 ))"
 }

@@ -95,7 +95,7 @@ test_bad_input() {
 		stop engine node
 	' || return 0
 	assert_done engine node beside ends million over most half 004 006 012 many
-	assertEquals "cut: $(err_of deaf)" 1 "$(rc_of deaf)"
+	assert_in "$(err_of deaf)" 'send: (Broken pipe|Connection reset)' cut
 	assert_clean
 }
 
