@@ -121,6 +121,7 @@ struct tag_channel {
 	/* the receive queue */
 	uint8_t consumed;	   /* messages done with, modulo 256 */
 	uint8_t told;		   /* as far as the peer knows */
+	uint8_t written;	   /* as far as the byte written there says */
 	uint32_t fresh[TAG_FRESH]; /* slots to be posted again */
 	uint32_t n_fresh;
 	uint32_t n_in_ring; /* unexpected messages that stay in the ring */

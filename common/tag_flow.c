@@ -268,11 +268,15 @@ static int on_completion(struct tag_channel *ch, const struct ibv_wc *wc)
 }
 
 // region progress
-/* 有事可做才做：ping-pong 时这三个队列都空着，也不欠 credit。*/
+/* 有事可做才做：ping-pong 时这三个队列都空着，也很少要写 credit。*/
 static int push(struct tag_channel *ch)
 {
 	int rc = 0;
 
+	if (tag_credits_are_old(ch) && tag_has_slot(ch))
+		rc = tag_write_credits(ch, false);
+	if (rc)
+		return rc;
 	if (!tag_list_empty(&ch->to_read) || !tag_list_empty(&ch->to_finish))
 		rc = tag_rendezvous_push(ch);
 	if (!rc && !tag_list_empty(&ch->to_send))

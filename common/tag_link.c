@@ -81,11 +81,22 @@ bool tag_owes_credits(const struct tag_channel *ch)
 	return owed >= TAG_DEPTH / 2 || (owed && ch->n_in_ring);
 }
 
+/*
+ * 两边都在发时，credit 全靠 header 捎带，那个字节就一直停在旧值上。计数模 256：旧到差
+ * 192 以上，旧值看上去便成了“又还了几十个”，对方会多发，撞上空的 receive queue。所以
+ * 最多隔 TAG_DEPTH 条就重写一次，而且先于一切要发的消息。
+ */
+bool tag_credits_are_old(const struct tag_channel *ch)
+{
+	return (uint8_t)(ch->consumed - ch->written) >= TAG_DEPTH;
+}
+
 int tag_write_credits(struct tag_channel *ch, bool signaled)
 {
 	uint32_t slot = tag_slot(ch);
 
 	ch->told = ch->consumed;
+	ch->written = ch->consumed;
 	*send_slot(ch->res, slot) = (char)ch->consumed;
 	ch->counts.credit_writes++;
 	return post_write(ch->res, slot, 1, ch->peer.credit_addr,
