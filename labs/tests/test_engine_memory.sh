@@ -72,7 +72,7 @@ test_good_runs() {
 test_bad_input() {
 	on_sanitized '
 		node node
-		engine engine -w 1 -n 20 -c 8
+		engine engine -w 1 -n 20
 		how=start client beside "bench read" 9 1 7 -n 100 -f 2
 		p="start=9,1,7"
 		peer ends ping answer $p answer map=1 answer bytes complete=1,1,13 answer \

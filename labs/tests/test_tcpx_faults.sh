@@ -338,7 +338,7 @@ hostile_clients() {
 hostile_servers() {
 	cat <<-'END'
 		close|reading the peer's handle header
-		reset|reading the peer's handle header|ECONNRE
+		reset|reading the peer's handle header|connecting to 127.0.0.1
 		fill=4096|handle header begins with magic 0x41414141
 		text=HTTP/1.1 400 Bad Request|"HTTP".*expected 0x54435058
 		handles cut=11 close|reading the peer's handle header
