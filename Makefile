@@ -44,7 +44,7 @@ LDLIBS   := -libverbs -ljansson
 
 ifndef V
 Q := @
-say = @echo "  $(1)	$@"
+say = @$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:,echo "  $(1)	$@")
 endif
 
 # What each program is made of; common/ comes to all of them as one library.

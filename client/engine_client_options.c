@@ -69,21 +69,16 @@ static void print_help(void)
 
 static int bad_usage(const char *what, const char *value)
 {
-	report_error("usage: engine_client ping|caps|read|bench --socket PATH "
-		     "...; see --help",
-		     "%s%s%s", what, value ? ": " : "", value ? value : "");
-	return EXIT_USAGE;
+	return wrong_usage(
+		"usage: engine_client ping|caps|read|bench --socket PATH "
+		"...; see --help",
+		what, value);
 }
 
 #define AT(member) offsetof(struct engine_client_options, member)
 
 /* 带数字的选项，以及按次序的三个位置参数。*/
-static const struct number {
-	int option;
-	size_t offset;
-	uint64_t low, high;
-	const char *wrong;
-} numbers[] = {
+static const struct number_option numbers[] = {
 	{ 'O', AT(offset), 0, UINT64_MAX, "--offset is not 0 ... 2^64 - 1" },
 	{ 'S', AT(size), 0, UINT64_MAX, "--size is not 0 ... 2^64 - 1" },
 	{ 'T', AT(session_secs), 0, UINT64_MAX,
@@ -94,33 +89,25 @@ static const struct number {
 	  "--in-flight is not 1 ... 1024" },
 };
 
-static const struct number operands[] = {
+static const struct number_option operands[] = {
 	{ 0, AT(volume), 0, UINT32_MAX, "VOLUME is not 0 ... 2^32 - 1" },
 	{ 0, AT(needle), 0, UINT64_MAX, "NEEDLE is not 0 ... 2^64 - 1" },
 	{ 0, AT(cookie), 0, UINT32_MAX, "COOKIE is not 0 ... 2^32 - 1" },
 };
 
-static int take_number(struct engine_client_options *opt,
-		       const struct number *k, const char *text)
-{
-	uint64_t n;
-
-	if (!parse_number(text, k->low, k->high, &n))
-		return bad_usage(k->wrong, text);
-	memcpy((char *)opt + k->offset, &n, sizeof(n));
-	return -1;
-}
-
 static int parse_option(struct engine_client_options *opt,
 			const struct verb *verb, int c)
 {
+	const struct number_option *number =
+		find_number(numbers, sizeof(numbers) / sizeof(numbers[0]), c);
 	const char flag[] = { '-', (char)c, '\0' };
 
 	if (!strchr("stjqh", c) && !strchr(verb->options, c))
 		return bad_usage("this command does not take the option", flag);
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		if (numbers[i].option == c)
-			return take_number(opt, &numbers[i], optarg);
+	if (number)
+		return take_number(opt, number, optarg)
+			       ? -1
+			       : bad_usage(number->wrong, optarg);
 	switch (c) {
 	case 's':
 		opt->socket = optarg;
@@ -154,18 +141,15 @@ static int parse_option(struct engine_client_options *opt,
 static int settle(struct engine_client_options *opt, const struct verb *verb,
 		  int argc, char *argv[])
 {
-	int rc = -1;
-
 	if (argc != verb->operands)
 		return bad_usage(argc < verb->operands
 					 ? "VOLUME, NEEDLE or COOKIE is missing"
 					 : "too many arguments",
 				 argc < verb->operands ? NULL
 						       : argv[verb->operands]);
-	for (int i = 0; i < argc && rc < 0; i++)
-		rc = take_number(opt, &operands[i], argv[i]);
-	if (rc >= 0)
-		return rc;
+	for (int i = 0; i < argc; i++)
+		if (!take_number(opt, &operands[i], argv[i]))
+			return bad_usage(operands[i].wrong, argv[i]);
 	if (!opt->socket)
 		return bad_usage("--socket is missing", NULL);
 	if (opt->command == ENGINE_DO_READ && opt->json && !opt->output)

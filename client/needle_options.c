@@ -75,10 +75,10 @@ static void print_help(void)
 
 static int bad_usage(const char *what, const char *value)
 {
-	report_error("usage: needle put|get|list|verify|make --store DIR ...; "
-		     "see --help",
-		     "%s%s%s", what, value ? ": " : "", value ? value : "");
-	return EXIT_USAGE;
+	return wrong_usage(
+		"usage: needle put|get|list|verify|make --store DIR ...; "
+		"see --help",
+		what, value);
 }
 
 /* 带数字的选项：范围与去处列成一张表。*/

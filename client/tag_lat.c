@@ -67,10 +67,9 @@ static void print_help(void)
 
 static int bad_usage(const char *what, const char *value)
 {
-	report_error("usage: tag_lat server | client <server_ip> "
-		     "[device_name] [port] [gid_index]; see --help",
-		     "%s%s%s", what, value ? ": " : "", value ? value : "");
-	return EXIT_USAGE;
+	return wrong_usage("usage: tag_lat server | client <server_ip> "
+			   "[device_name] [port] [gid_index]; see --help",
+			   what, value);
 }
 
 static int parse_option(struct tag_lat *lat, int c, char *argv[])

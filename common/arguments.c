@@ -6,6 +6,8 @@
  */
 #include "arguments.h"
 
+#include "report.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -37,4 +39,31 @@ const char *wrong_option(int c, char *argv[], const char *short_options,
 		return "this option takes no argument";
 	snprintf(value, size, "-%c", optopt);
 	return "unknown option";
+}
+
+int wrong_usage(const char *next, const char *what, const char *value)
+{
+	report_error(next, "%s%s%s", what, value ? ": " : "",
+		     value ? value : "");
+	return EXIT_USAGE;
+}
+
+const struct number_option *find_number(const struct number_option *numbers,
+					size_t n, int option)
+{
+	for (size_t i = 0; i < n; i++)
+		if (numbers[i].option == option)
+			return &numbers[i];
+	return NULL;
+}
+
+bool take_number(void *options, const struct number_option *number,
+		 const char *text)
+{
+	uint64_t n;
+
+	if (!parse_number(text, number->low, number->high, &n))
+		return false;
+	memcpy((char *)options + number->offset, &n, sizeof(n));
+	return true;
 }

@@ -22,4 +22,26 @@ bool parse_number(const char *text, uint64_t low, uint64_t high,
 const char *wrong_option(int c, char *argv[], const char *short_options,
 			 char *value, size_t size);
 
+/*
+ * Report @what is wrong, with the @value that the user gave (NULL: none), and
+ * @next, the program's synopsis. Returns EXIT_USAGE.
+ */
+int wrong_usage(const char *next, const char *what, const char *value);
+
+/* An option, or an operand, that is a number in [@low, @high]. */
+struct number_option {
+	int option;    /* as getopt_long() returns it; 0: an operand */
+	size_t offset; /* of the uint64_t where it goes */
+	uint64_t low, high;
+	const char *wrong; /* what to say if it is no such number */
+};
+
+/* The one of @n in @numbers that @option is, or NULL. */
+const struct number_option *find_number(const struct number_option *numbers,
+					size_t n, int option);
+
+/* @text as @number says into @options, or false. */
+bool take_number(void *options, const struct number_option *number,
+		 const char *text);
+
 #endif

@@ -71,9 +71,7 @@ static int bad_usage(const char *program, const char *what, const char *value)
 	snprintf(next, sizeof(next),
 		 "usage: %s server | client <server_ip> [options]; see --help",
 		 program);
-	report_error(next, "%s%s%s", what, value ? ": " : "",
-		     value ? value : "");
-	return EXIT_USAGE;
+	return wrong_usage(next, what, value);
 }
 
 static int parse_numeric(struct echo_options *opt, int c)

@@ -78,31 +78,28 @@ struct engine_failure engine_unsupported(struct engine_text name)
 	return f;
 }
 
-struct engine_failure engine_session_unknown(struct engine_text id)
+static struct engine_failure no_session(struct engine_text id, const char *name,
+					const char *why)
 {
 	struct engine_failure f = { .category = "session",
 				    .recoverable = true };
 	char text[SAFE_SIZE];
 
 	safe(text, id);
-	snprintf(f.code, sizeof(f.code),
-		 "SessionNotFound { session_id: \"%s\" }", text);
-	snprintf(f.message, sizeof(f.message), "Session '%s' not found", text);
+	snprintf(f.code, sizeof(f.code), "%s { session_id: \"%s\" }", name,
+		 text);
+	snprintf(f.message, sizeof(f.message), "Session '%s' %s", text, why);
 	return f;
+}
+
+struct engine_failure engine_session_unknown(struct engine_text id)
+{
+	return no_session(id, "SessionNotFound", "not found");
 }
 
 struct engine_failure engine_session_expired(struct engine_text id)
 {
-	struct engine_failure f = { .category = "session",
-				    .recoverable = true };
-	char text[SAFE_SIZE];
-
-	safe(text, id);
-	snprintf(f.code, sizeof(f.code),
-		 "SessionExpired { session_id: \"%s\" }", text);
-	snprintf(f.message, sizeof(f.message), "Session '%s' has expired",
-		 text);
-	return f;
+	return no_session(id, "SessionExpired", "has expired");
 }
 
 struct engine_failure engine_too_many_sessions(size_t most)

@@ -157,7 +157,7 @@ static void on_check(void *owner)
 	if (TAILQ_EMPTY(&link->reader.all))
 		return;
 	if (stalled > (int64_t)ENGINE_LINK_STALL_MS * NS_PER_MS) {
-		break_up(link, "no READ has come back for 10 s");
+		break_up(link, "no READ has come back for too long");
 		return;
 	}
 	timer_set(&link->loop->timers, &link->check,

@@ -25,10 +25,9 @@ static void print_help(const char *program, const struct lesson_break *breaks,
 	printf("  --help         print this and exit\n");
 }
 
-static int wrong_usage(const char *what, const char *value)
+static int bad_usage(const char *what, const char *value)
 {
-	report_error("see --help", "%s: %s", what, value);
-	return EXIT_USAGE;
+	return wrong_usage("see --help", what, value);
 }
 
 static bool is_known(const struct lesson_break *breaks, const char *name)
@@ -61,10 +60,11 @@ static int parse_options(struct lesson *lesson,
 			return 0;
 		}
 		if (c != 'b')
-			return wrong_usage("unknown option or no argument",
+			return wrong_usage("see --help",
+					   "unknown option or no argument",
 					   argv[optind - 1]);
 		if (!is_known(breaks, optarg))
-			return wrong_usage("no such --break", optarg);
+			return bad_usage("no such --break", optarg);
 		lesson->break_name = optarg;
 	}
 	return -1;
@@ -80,12 +80,13 @@ int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 	if (rc >= 0)
 		return rc;
 	if (argc - optind > 2)
-		return wrong_usage("too many arguments", argv[optind + 2]);
+		return bad_usage("too many arguments", argv[optind + 2]);
 	if (optind < argc)
 		lesson->config.device_name = argv[optind++];
 	if (optind < argc) {
 		if (!parse_number(argv[optind], 0, 255, &index))
-			return wrong_usage("gid_index is not 0 ... 255",
+			return wrong_usage("see --help",
+					   "gid_index is not 0 ... 255",
 					   argv[optind]);
 		lesson->config.gid_index = (int)index;
 	}
@@ -98,7 +99,7 @@ int lesson_parse_break(struct lesson *lesson, const struct lesson_break *breaks,
 	int rc = parse_options(lesson, breaks, argc, argv, "");
 
 	if (rc < 0 && optind < argc)
-		return wrong_usage("too many arguments", argv[optind]);
+		return bad_usage("too many arguments", argv[optind]);
 	return rc;
 }
 

@@ -10,6 +10,7 @@
  */
 #include "needle_catalog.h"
 
+#include "array.h"
 #include "crc32c.h"
 #include "rdma_common.h"
 #include "report.h"
@@ -67,6 +68,7 @@ int needle_catalog_add(struct needle_catalog *catalog,
 		       const struct needle_entry *entry)
 {
 	size_t n = catalog->count;
+	struct needle_entry *entries;
 
 	if (n >= NEEDLE_CATALOG_MOST) {
 		report_error("spread the volumes over several nodes",
@@ -74,17 +76,12 @@ int needle_catalog_add(struct needle_catalog *catalog,
 			     NEEDLE_CATALOG_MOST);
 		return -E2BIG;
 	}
-	/* 数量本身是 2 的幂时，容量恰好用满：翻一倍。*/
-	if (!(n & (n - 1))) {
-		struct needle_entry *more = reallocarray(
-			catalog->entries, n ? 2 * n : 1, sizeof(*more));
-
-		if (!more) {
-			report_error(NULL, "no memory for %zu needles", 2 * n);
-			return -ENOMEM;
-		}
-		catalog->entries = more;
+	entries = array_room(catalog->entries, n, sizeof(*entries));
+	if (!entries) {
+		report_error(NULL, "no memory for %zu needles", 2 * n);
+		return -ENOMEM;
 	}
+	catalog->entries = entries;
 	catalog->entries[n] = *entry;
 	catalog->count = n + 1;
 	return 0;
@@ -96,33 +93,26 @@ void needle_catalog_free(struct needle_catalog *catalog)
 	*catalog = (struct needle_catalog){ 0 };
 }
 
-static int compare(const struct needle_entry *entry, uint32_t volume_id,
-		   uint64_t needle_id)
+static int compare(const void *a, const void *b)
 {
-	if (entry->volume_id != volume_id)
-		return entry->volume_id < volume_id ? -1 : 1;
-	return (entry->needle_id > needle_id) - (entry->needle_id < needle_id);
+	const struct needle_entry *x = a, *y = b;
+
+	if (x->volume_id != y->volume_id)
+		return x->volume_id < y->volume_id ? -1 : 1;
+	return (x->needle_id > y->needle_id) - (x->needle_id < y->needle_id);
 }
 
 const struct needle_entry *
 needle_catalog_find(const struct needle_catalog *catalog, uint32_t volume_id,
 		    uint64_t needle_id)
 {
-	size_t low = 0, high = catalog->count;
+	const struct needle_entry key = { .volume_id = volume_id,
+					  .needle_id = needle_id };
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		const struct needle_entry *entry = &catalog->entries[middle];
-		int order = compare(entry, volume_id, needle_id);
-
-		if (!order)
-			return entry;
-		if (order < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return NULL;
+	if (!catalog->count) /* 空表没有 entries，bsearch 不收 NULL */
+		return NULL;
+	return bsearch(&key, catalog->entries, catalog->count, sizeof(key),
+		       compare);
 }
 
 int needle_catalog_send(const struct needle_catalog *catalog, int sock,
@@ -189,8 +179,8 @@ static int check_entry(const struct needle_catalog *catalog,
 {
 	const char *wrong = NULL;
 
-	if (catalog->count && compare(&catalog->entries[catalog->count - 1],
-				      entry->volume_id, entry->needle_id) >= 0)
+	if (catalog->count &&
+	    compare(&catalog->entries[catalog->count - 1], entry) >= 0)
 		wrong = "it is there twice, or not in order";
 	else if (entry->remote_addr + entry->size < entry->remote_addr)
 		wrong = "its address range wraps around";

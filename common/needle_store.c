@@ -8,6 +8,7 @@
 #include "needle_store.h"
 
 #include "arguments.h"
+#include "array.h"
 #include "crc32c.h"
 #include "deadline.h"
 #include "needle_format.h"
@@ -46,17 +47,13 @@ static int add_record(struct needle_volume *volume, const struct needle *needle,
 		      const char *path)
 {
 	size_t n = volume->n_records;
+	struct needle *records =
+		array_room(volume->records, n, sizeof(*records));
 
-	/* 容量总是 2 的幂：数量本身是 2 的幂时恰好用满，再翻一倍。*/
-	if (!(n & (n - 1))) {
-		struct needle *more = reallocarray(
-			volume->records, n ? 2 * n : 1, sizeof(*more));
-
-		if (!more)
-			return no_memory(path);
-		volume->records = more;
-	}
-	volume->records[n] = *needle;
+	if (!records)
+		return no_memory(path);
+	records[n] = *needle;
+	volume->records = records;
 	volume->n_records = n + 1;
 	return 0;
 }
@@ -302,23 +299,23 @@ int needle_volume_open(struct needle_volume *volume, const char *dir,
 
 /* ---- 查找与核对 ---------------------------------------------------------- */
 
+static int id_against(const void *key, const void *item)
+{
+	const uint64_t *id = key;
+	const struct needle *needle = *(const struct needle *const *)item;
+
+	return (*id > needle->needle_id) - (*id < needle->needle_id);
+}
+
 const struct needle *needle_find(const struct needle_volume *volume,
 				 uint64_t needle_id)
 {
-	size_t low = 0, high = volume->n_live;
+	const struct needle **found = NULL;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		const struct needle *needle = volume->live[middle];
-
-		if (needle->needle_id == needle_id)
-			return needle;
-		if (needle->needle_id < needle_id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return NULL;
+	if (volume->n_live)
+		found = bsearch(&needle_id, volume->live, volume->n_live,
+				sizeof(*found), id_against);
+	return found ? *found : NULL;
 }
 
 const uint8_t *needle_data(const struct needle_volume *volume,
@@ -371,20 +368,16 @@ static int ascending(const void *a, const void *b)
 static int read_folder(DIR *folder, const char *dir, uint32_t **ids, size_t *n)
 {
 	struct dirent *entry;
-	uint32_t id;
+	uint32_t id, *more;
 
 	while ((errno = 0, entry = readdir(folder))) {
 		if (!volume_of_name(entry->d_name, &id))
 			continue;
-		if (!(*n & (*n - 1))) {
-			uint32_t *more = reallocarray(*ids, *n ? 2 * *n : 1,
-						      sizeof(*more));
-
-			if (!more)
-				return no_memory(dir);
-			*ids = more;
-		}
-		(*ids)[(*n)++] = id;
+		more = array_room(*ids, *n, sizeof(*more));
+		if (!more)
+			return no_memory(dir);
+		more[(*n)++] = id;
+		*ids = more;
 	}
 	return errno ? call_failed("readdir", dir, NULL) : 0;
 }

@@ -69,9 +69,7 @@ static int bad_usage(enum role role, const char *what, const char *value)
 
 	snprintf(next, sizeof(next), "usage: %s %s; see --help", program(role),
 		 synopsis(role));
-	report_error(next, "%s%s%s", what, value ? ": " : "",
-		     value ? value : "");
-	return EXIT_USAGE;
+	return wrong_usage(next, what, value);
 }
 
 const char *options_device(struct rdma_options *opt, int argc, char *argv[],

@@ -58,6 +58,7 @@ bool tag_owes_credits(const struct tag_channel *ch);
 
 /* Tell it by RDMA WRITE. A slot must be free. */
 int tag_write_credits(struct tag_channel *ch, bool signaled);
+
 /* It has to be written before anything else is sent. */
 bool tag_credits_are_old(const struct tag_channel *ch);
 

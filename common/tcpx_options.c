@@ -57,10 +57,9 @@ static void print_help(void)
 
 static int bad_usage(const char *what, const char *value)
 {
-	report_error("usage: test_connection [options] server | client "
-		     "<server_ip>; see --help",
-		     "%s%s%s", what, value ? ": " : "", value ? value : "");
-	return EXIT_USAGE;
+	return wrong_usage("usage: test_connection [options] server | client "
+			   "<server_ip>; see --help",
+			   what, value);
 }
 
 static int parse_api(struct tcpx_test *test, const char *text)

@@ -492,10 +492,9 @@ static void usage(void)
 	       "usage.\n");
 }
 
-static int wrong_usage(const char *what, const char *value)
+static int bad_usage(const char *what, const char *value)
 {
-	report_error("see qp_explain --help", "%s: %s", value, what);
-	return EXIT_USAGE;
+	return wrong_usage("see qp_explain --help", what, value);
 }
 
 /* 返回 -1 继续，否则是退出码。*/
@@ -507,14 +506,14 @@ static int parse_option(struct request *ask, int c)
 	case 't':
 		ask->one_type = true;
 		if (!qp_type_by_name(optarg, &ask->type))
-			return wrong_usage("not RC, UC, UD, XRC_INI or XRC_TGT",
-					   optarg);
+			return bad_usage("not RC, UC, UD, XRC_INI or XRC_TGT",
+					 optarg);
 		return -1;
 	case 'm':
 	case 'j':
 		if (ask->format != FORMAT_TEXT && ask->format != format)
-			return wrong_usage("choose one of them",
-					   "--markdown, --json");
+			return bad_usage("choose one of them",
+					 "--markdown, --json");
 		ask->format = format;
 		return -1;
 	default:
@@ -528,11 +527,11 @@ static int parse_states(struct request *ask, int count, char *const state[])
 	if (!count)
 		return -1;
 	if (count != 2)
-		return wrong_usage("give FROM and TO, or neither", state[0]);
+		return bad_usage("give FROM and TO, or neither", state[0]);
 	if (!qp_state_by_name(state[0], &ask->from))
-		return wrong_usage("not a state", state[0]);
+		return bad_usage("not a state", state[0]);
 	if (!qp_state_by_name(state[1], &ask->to))
-		return wrong_usage("not a state", state[1]);
+		return bad_usage("not a state", state[1]);
 	ask->one_step = true;
 	return -1;
 }
@@ -554,9 +553,9 @@ static int parse(struct request *ask, int argc, char *argv[])
 	while ((c = getopt_long(argc, argv, SHORT_OPTIONS, longs, NULL)) !=
 	       -1) {
 		if (c == ':' || c == '?')
-			return wrong_usage(wrong_option(c, argv, SHORT_OPTIONS,
-							value, sizeof(value)),
-					   value);
+			return bad_usage(wrong_option(c, argv, SHORT_OPTIONS,
+						      value, sizeof(value)),
+					 value);
 		rc = parse_option(ask, c);
 		if (rc >= 0)
 			return rc;

@@ -57,10 +57,10 @@ static void print_help(void)
 
 static int bad_usage(const char *what, const char *value)
 {
-	report_error("usage: rdma_engine --socket PATH --peer HOST[:PORT] "
-		     "[options]; see --help",
-		     "%s%s%s", what, value ? ": " : "", value ? value : "");
-	return EXIT_USAGE;
+	return wrong_usage(
+		"usage: rdma_engine --socket PATH --peer HOST[:PORT] "
+		"[options]; see --help",
+		what, value);
 }
 
 /* HOST、HOST:PORT、[IPv6]:PORT。没有方括号而有两个以上冒号的，整个是 IPv6 地址。*/
@@ -93,12 +93,7 @@ static int parse_peer(struct engine_options *opt, const char *text)
 }
 
 /* 只是一个数的选项：字母、去处、范围。*/
-static const struct number {
-	int option;
-	size_t offset;
-	uint64_t low, high;
-	const char *wrong;
-} numbers[] = {
+static const struct number_option numbers[] = {
 #define NUMBER(option, member, low, high, wrong)                            \
 	{                                                                   \
 		option, offsetof(struct engine_options, member), low, high, \
@@ -121,19 +116,15 @@ static const struct number {
 
 static int parse_option(struct engine_options *opt, int c, char *argv[])
 {
+	const struct number_option *number =
+		find_number(numbers, sizeof(numbers) / sizeof(numbers[0]), c);
 	char value[64];
 	uint64_t n;
 
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		const struct number *k = &numbers[i];
-
-		if (k->option != c)
-			continue;
-		if (!parse_number(optarg, k->low, k->high, &n))
-			return bad_usage(k->wrong, optarg);
-		memcpy((char *)opt + k->offset, &n, sizeof(n));
-		return -1;
-	}
+	if (number)
+		return take_number(opt, number, optarg)
+			       ? -1
+			       : bad_usage(number->wrong, optarg);
 	switch (c) {
 	case 's':
 		opt->socket = optarg;

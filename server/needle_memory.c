@@ -6,6 +6,7 @@
  */
 #include "needle_memory.h"
 
+#include "array.h"
 #include "explain.h"
 #include "report.h"
 
@@ -70,19 +71,15 @@ static int register_run(struct ibv_pd *pd, const struct needle_volume *volume,
 static int add_mr(struct needle_memory *memory, struct ibv_mr *mr)
 {
 	size_t n = memory->n_mrs;
+	struct ibv_mr **mrs = array_room(memory->mrs, n, sizeof(*mrs));
 
-	if (!(n & (n - 1))) {
-		struct ibv_mr **more =
-			reallocarray(memory->mrs, n ? 2 * n : 1, sizeof(*more));
-
-		if (!more) {
-			report_error(NULL, "no memory for %zu MRs", 2 * n);
-			ibv_dereg_mr(mr);
-			return -ENOMEM;
-		}
-		memory->mrs = more;
+	if (!mrs) {
+		report_error(NULL, "no memory for %zu MRs", 2 * n);
+		ibv_dereg_mr(mr);
+		return -ENOMEM;
 	}
-	memory->mrs[n] = mr;
+	mrs[n] = mr;
+	memory->mrs = mrs;
 	memory->n_mrs = n + 1;
 	return 0;
 }

@@ -57,10 +57,9 @@ static void print_help(void)
 
 static int bad_usage(const char *what, const char *value)
 {
-	report_error("usage: needle_server --store DIR [options] "
-		     "[device_name] [port] [gid_index]; see --help",
-		     "%s%s%s", what, value ? ": " : "", value ? value : "");
-	return EXIT_USAGE;
+	return wrong_usage("usage: needle_server --store DIR [options] "
+			   "[device_name] [port] [gid_index]; see --help",
+			   what, value);
 }
 
 static int parse_option(struct server_options *opt, int c, char *argv[])

@@ -88,6 +88,8 @@ static void shared_read_only(struct rig *rig)
 	if (file && !ftruncate(fileno(file), PAGE))
 		page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fileno(file), 0);
 	try_reg(rig, page, PAGE, IBV_ACCESS_REMOTE_READ);
+	if (file)
+		fclose(file);
 }
 
 static void on_demand(struct rig *rig)

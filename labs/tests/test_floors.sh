@@ -12,6 +12,7 @@ FLOORS='
 deadline  0
 report    0
 arguments 0
+array 0
 verbs_names 0
 qp_table_data 0
 qp_table  0
