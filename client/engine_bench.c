@@ -19,11 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int timeout_ms(const struct engine_client_options *opt)
-{
-	return (int)opt->timeout_secs * 1000;
-}
-
 /* ---- Ping --------------------------------------------------------------- */
 
 static int ping_once(struct engine_connection *c, int wait_ms,
@@ -75,12 +70,13 @@ int engine_bench_ping(const struct engine_client_options *opt)
 
 	if (rc)
 		return rc;
-	rc = engine_connect(&c, opt->socket, deadline_in_ms(timeout_ms(opt)));
+	rc = engine_connect(&c, opt->socket,
+			    deadline_in_ms(engine_wait_ms(opt)));
 	if (!rc) /* 预热 */
-		rc = ping_once(&c, timeout_ms(opt), &request, &answer);
+		rc = ping_once(&c, engine_wait_ms(opt), &request, &answer);
 	laps_start(&laps);
 	for (uint64_t i = 0; i < iters && !rc; i++) {
-		rc = ping_once(&c, timeout_ms(opt), &request, &answer);
+		rc = ping_once(&c, engine_wait_ms(opt), &request, &answer);
 		laps_next(&laps);
 	}
 	if (!rc)
@@ -117,7 +113,7 @@ struct bench {
 
 static int64_t deadline_of(const struct bench *b)
 {
-	return deadline_in_ms(timeout_ms(b->opt));
+	return deadline_in_ms(engine_wait_ms(b->opt));
 }
 
 static void begin_read(struct bench *b, struct lane *lane)
@@ -162,12 +158,10 @@ static int complete(struct bench *b, struct lane *lane)
 static int on_started(struct bench *b, struct lane *lane,
 		      const struct engine_start_read_response *started)
 {
-	if (started->session_id.size != ENGINE_ID_SIZE - 1) {
-		report_error(NULL, "the engine's session id has %zu bytes",
-			     started->session_id.size);
-		return -EPROTO;
-	}
-	memcpy(lane->id, started->session_id.data, ENGINE_ID_SIZE - 1);
+	int rc = engine_keep_id(lane->id, started);
+
+	if (rc)
+		return rc;
 	lane->size = started->transfer_size;
 	lane->crc = started->expected_crc;
 	return b->opt->map ? ask_for_map(b, lane) : complete(b, lane);
@@ -239,10 +233,11 @@ static void on_lane(void *owner, uint32_t events)
 {
 	struct lane *lane = owner;
 	struct bench *b = lane->bench;
+	long n = engine_stream_fill(&lane->c.stream);
 	int rc = 0;
 
 	(void)events;
-	if (!engine_stream_fill(&lane->c.stream)) {
+	if (n <= 0 && n != -EAGAIN) {
 		report_error("see the engine's own messages",
 			     "the engine closed the connection");
 		rc = -ECONNRESET;

@@ -32,15 +32,11 @@ struct reading {
 	bool shown; /* 终端上有一行进度，还没有换行 */
 };
 
-static int timeout_ms(const struct engine_client_options *opt)
-{
-	return (int)opt->timeout_secs * 1000;
-}
-
 static int connect_to_engine(const struct engine_client_options *opt,
 			     struct engine_connection *c)
 {
-	return engine_connect(c, opt->socket, deadline_in_ms(timeout_ms(opt)));
+	return engine_connect(c, opt->socket,
+			      deadline_in_ms(engine_wait_ms(opt)));
 }
 
 /* ---- ping --------------------------------------------------------------- */
@@ -55,7 +51,7 @@ static int ping_once(const struct engine_client_options *opt,
 	};
 	int64_t began = now_ns();
 	struct engine_message m;
-	int rc = engine_call(c, &request, ENGINE_PONG, &m, timeout_ms(opt));
+	int rc = engine_call(c, &request, ENGINE_PONG, &m, engine_wait_ms(opt));
 
 	if (rc)
 		return rc;
@@ -95,7 +91,7 @@ static int ask_caps(const struct engine_client_options *opt,
 	};
 
 	return engine_call(c, &request, ENGINE_GET_CAPABILITIES_RESPONSE, m,
-			   timeout_ms(opt));
+			   engine_wait_ms(opt));
 }
 
 static bool is_in(const struct engine_texts *list, const char *name)
@@ -192,20 +188,14 @@ static int start_read(struct reading *r,
 	r->c.progress = show_progress;
 	r->c.context = r;
 	rc = engine_call(&r->c, &m, ENGINE_START_READ_RESPONSE, &answer,
-			 timeout_ms(r->opt));
+			 engine_wait_ms(r->opt));
 	if (r->shown)
 		fputs("\r\033[K", stderr);
 	if (rc)
 		return rc;
-	if (answer.started.session_id.size != ENGINE_ID_SIZE - 1) {
-		report_error(NULL, "the engine's session id has %zu bytes",
-			     answer.started.session_id.size);
-		return -EPROTO;
-	}
-	memcpy(r->id, answer.started.session_id.data, ENGINE_ID_SIZE - 1);
 	r->size = answer.started.transfer_size;
 	r->crc = answer.started.expected_crc;
-	return 0;
+	return engine_keep_id(r->id, &answer.started);
 }
 // endregion start-read
 
@@ -256,7 +246,7 @@ static int use_bytes(struct reading *r)
 {
 	struct engine_mapping mapping;
 	uint32_t crc;
-	int rc = engine_map(&r->c, r->id, &mapping, timeout_ms(r->opt));
+	int rc = engine_map(&r->c, r->id, &mapping, engine_wait_ms(r->opt));
 
 	if (rc)
 		return rc;
@@ -289,7 +279,7 @@ static int complete_read(struct reading *r, int status)
 	struct engine_message answer;
 	char text[256];
 	int rc = engine_call(&r->c, &m, ENGINE_COMPLETE_READ_RESPONSE, &answer,
-			     timeout_ms(r->opt));
+			     engine_wait_ms(r->opt));
 
 	if (rc || status || answer.completed.success)
 		return status ? status : rc;

@@ -40,4 +40,10 @@ struct engine_client_options {
 int engine_client_options_parse(struct engine_client_options *opt, int argc,
 				char *argv[]);
 
+/* --timeout */
+static inline int engine_wait_ms(const struct engine_client_options *opt)
+{
+	return (int)opt->timeout_secs * 1000;
+}
+
 #endif

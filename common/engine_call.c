@@ -201,6 +201,20 @@ int engine_call(struct engine_connection *c,
 	return rc;
 }
 
+int engine_keep_id(char id[ENGINE_ID_SIZE],
+		   const struct engine_start_read_response *started)
+{
+	if (started->session_id.size != ENGINE_ID_SIZE - 1) {
+		report_error("is it an engine of the same protocol?",
+			     "the engine's session id has %zu bytes",
+			     started->session_id.size);
+		return -EPROTO;
+	}
+	memcpy(id, started->session_id.data, ENGINE_ID_SIZE - 1);
+	id[ENGINE_ID_SIZE - 1] = '\0';
+	return 0;
+}
+
 // region map
 int engine_map_received(struct engine_connection *c, uint64_t size,
 			struct engine_mapping *mapping)

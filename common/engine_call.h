@@ -52,6 +52,13 @@ int engine_ask(struct engine_connection *c,
 void engine_report_refusal(const struct engine_message *request,
 			   const struct engine_message *answer);
 
+/*
+ * The session's id out of a StartReadResponse, whose texts last only until the
+ * next call. -EPROTO, reported, if it is no UUID in text.
+ */
+int engine_keep_id(char id[ENGINE_ID_SIZE],
+		   const struct engine_start_read_response *started);
+
 /* Map the bytes of session @id (MapBuffer). Undone by engine_unmap(). */
 int engine_map(struct engine_connection *c, const char *id,
 	       struct engine_mapping *mapping, int timeout_ms);

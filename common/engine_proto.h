@@ -30,6 +30,7 @@
 #define ENGINE_DEPTH_MAX  16   /* nested maps and arrays in a message */
 #define ENGINE_VALUES_MAX 4096 /* values in a message, keys among them */
 #define ENGINE_TEXTS_MAX  16   /* entries of a list of strings */
+#define ENGINE_ID_SIZE	  37   /* bytes of a session id, with a NUL */
 
 /* UTF-8, not ended by a NUL; data NULL: not given. */
 struct engine_text {

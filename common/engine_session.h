@@ -23,7 +23,6 @@
 
 #include <uuid/uuid.h>
 
-#define ENGINE_ID_SIZE	    37	 /* bytes of an id in text, with the NUL */
 #define ENGINE_GONE_MOST    1024 /* expired ids that are remembered */
 #define ENGINE_TIMEOUT_SECS 300	 /* default of a session */
 

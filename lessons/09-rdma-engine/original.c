@@ -83,12 +83,6 @@ static int finish(struct walk *w, const char *id,
 	return rc ? rc : answer.completed.success ? 0 : -EREMOTEIO;
 }
 
-static void keep_id(char id[ENGINE_ID_SIZE], const struct engine_message *m)
-{
-	memcpy(id, m->started.session_id.data, ENGINE_ID_SIZE - 1);
-	id[ENGINE_ID_SIZE - 1] = '\0';
-}
-
 static int begin(struct walk *w, uint64_t secs, char id[ENGINE_ID_SIZE],
 		 struct engine_message *answer)
 {
@@ -98,9 +92,7 @@ static int begin(struct walk *w, uint64_t secs, char id[ENGINE_ID_SIZE],
 
 	request.start_read.timeout_secs = secs;
 	rc = start(w, &request, answer, said);
-	if (!rc)
-		keep_id(id, answer);
-	return rc;
+	return rc ? rc : engine_keep_id(id, &answer->started);
 }
 
 static const struct engine_complete_read good = { .success = true,
@@ -160,7 +152,9 @@ static int with_offset(struct walk *w, char said[SAID_SIZE])
 	rc = start(w, &request, &answer, said);
 	if (rc)
 		return rc;
-	keep_id(id, &answer);
+	rc = engine_keep_id(id, &answer.started);
+	if (rc)
+		return rc;
 	if (answer.started.expected_crc != crc32c(0, "from", 4))
 		return -EBADMSG;
 	strcat(said, ", their CRC-32C is that of \"from\"");

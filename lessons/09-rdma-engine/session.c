@@ -65,9 +65,8 @@ static int start_read(struct walk *w, struct engine_start_read_response *r,
 		return rc;
 	*r = answer.started;
 	/* 文字指着接收缓冲区，下一次 ask 就没了：id 要自己留一份。*/
-	if (r->session_id.size != ENGINE_ID_SIZE - 1)
-		return bad("the session id is no UUID");
-	memcpy(id, r->session_id.data, ENGINE_ID_SIZE - 1);
+	if (engine_keep_id(id, r))
+		return -EPROTO;
 	return r->transfer_size == strlen(TEXT) ? 0 : bad("a wrong size");
 }
 // endregion start-read
@@ -230,7 +229,9 @@ static int try_to_read(struct walk *w)
 		return rc;
 	report_fact("StartRead: %llu bytes are there",
 		    (unsigned long long)answer.started.transfer_size);
-	memcpy(id, answer.started.session_id.data, ENGINE_ID_SIZE - 1);
+	rc = engine_keep_id(id, &answer.started);
+	if (rc)
+		return rc;
 	done.complete_read = (struct engine_complete_read){
 		.session_id = engine_text_of(id),
 		.success = true,
