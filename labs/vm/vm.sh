@@ -13,9 +13,13 @@
 #	lock		held while the VM is started or ended
 
 : "${root:?}" "${cache:?}" "${tools:?}"
-base='' run='' pid=''
+base='' run='' pid='' append=''
 
-boot_args='console=ttyS0 quiet panic=-1 rdinit=/init cryptomgr.notests mitigations=off rodata=off audit=0 lsm='
+boot_args='console=ttyS0 quiet panic=-1 rdinit=/init cryptomgr.notests mitigations=off rodata=off audit=0 lsm= init_on_alloc=0'
+# Under emulation QEMU would translate each program anew for every process that
+# has it at other addresses (/bin/true takes 10 ms so, 50 otherwise), and unless
+# the TSC is trusted, each look at the clock is one at an emulated HPET.
+tcg_boot_args='norandmaps tsc=reliable'
 
 # find_rundir: sets $base and $run, short names (a socket path has 108 bytes)
 find_rundir() {
@@ -49,11 +53,13 @@ state_key() {
 		qemu-system-x86_64 --version
 		cat "$cache/kernel/version" "$root/labs/rxe.sh" "$root"/labs/vm/{init.sh,agent.[ch],session.c,wire.h,kernel.sh}
 		hot_fingerprint
-		echo "${qemu[*]} $boot_args"
+		echo "${qemu[*]} $append"
+		# The saved kernel knows the TSC's frequency.
+		grep -m1 'model name' /proc/cpuinfo || true
 	} | sha256sum | head -c12
 }
 
-# qemu_args RUNDIR TREE ROLE: sets $qemu. The same devices when the VM is
+# qemu_args RUNDIR TREE ROLE: sets $qemu and $append. The same devices when the VM is
 # saved and when it is restored.
 qemu_args() {
 	local i cpu=qemu64 work=${2//,/,,}
@@ -65,6 +71,8 @@ qemu_args() {
 	*:kvm) qemu+=(-accel kvm) && cpu=host ;;
 	*) qemu+=(-accel tcg) ;;
 	esac
+	append=$boot_args
+	[[ $accel == kvm ]] || append+=" $tcg_boot_args"
 	# shellcheck disable=SC2054 # commas within words
 	qemu+=(-cpu "$cpu" -m "$memory" -smp "$cpus" -bios qboot.rom
 		-serial "file:$1/console" -fsdev "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"
@@ -82,7 +90,7 @@ qemu_args() {
 
 # boot_from_kernel INITRD: adds it to $qemu
 boot_from_kernel() {
-	qemu+=(-kernel "$cache/kernel/vmlinux" -initrd "$1" -append "$boot_args")
+	qemu+=(-kernel "$cache/kernel/vmlinux" -initrd "$1" -append "$append")
 }
 
 # save_state ROLE FILE: boot to "rxe up and agent waiting", save, end

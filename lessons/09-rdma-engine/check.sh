@@ -11,7 +11,8 @@
 WALK='
 left() {
 	local names
-	names=$(compgen -G "/tmp/rdma-engine-*"; pgrep -x "needle_server|rdma_engine")
+	names=$(compgen -G "/tmp/rdma-engine-*"; pgrep -x needle_server
+		pgrep -x rdma_engine)
 	echo "left $(($(held) - before)) ${names//$'"'\n'"'/ }"
 }
 walk() {

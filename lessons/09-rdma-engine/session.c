@@ -74,23 +74,26 @@ static int start_read(struct walk *w, struct engine_start_read_response *r,
 // region use-address
 /*
  * local_addr 在 engine 的地址空间里。别直接解引用它（SIGSEGV）：让内核去读，它只会说
- * EFAULT。write(2) 从这个地址取数据，写进一个 pipe。
+ * EFAULT。write(2) 从这个地址取数据，写进一个 pipe。万一这个进程碰巧在那里也映射了
+ * 什么，读到的也是别的东西。
  */
 static int use_the_address(const struct engine_start_read_response *r)
 {
+	char bytes[sizeof(TEXT)] = "";
 	int fds[2];
 	ssize_t n;
 
 	report_step("read at local_addr, as the original would have it");
 	if (pipe(fds))
 		return bad(strerror(errno));
-	n = write(fds[1], (const void *)(uintptr_t)r->local_addr,
-		  r->transfer_size);
+	n = write(fds[1], (const void *)(uintptr_t)r->local_addr, strlen(TEXT));
 	report_fact("write(2) from there: %s",
-		    n < 0 ? strerror(errno) : "it is mapped here as well");
+		    n < 0 ? strerror(errno) : "something else is mapped here");
+	if (n > 0)
+		n = read(fds[0], bytes, (size_t)n);
 	close(fds[0]);
 	close(fds[1]);
-	return n < 0 ? 0 : bad("the engine's address means something here");
+	return strcmp(bytes, TEXT) ? 0 : bad("the needle is there");
 }
 // endregion use-address
 
