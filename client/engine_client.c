@@ -193,6 +193,13 @@ static int start_read(struct reading *r,
 		fputs("\r\033[K", stderr);
 	if (rc)
 		return rc;
+	if (request->size && answer.started.transfer_size != request->size) {
+		report_error("is it an engine of the same protocol?",
+			     "%" PRIu64 " bytes were asked for, the engine "
+			     "read %" PRIu64,
+			     request->size, answer.started.transfer_size);
+		return -EPROTO;
+	}
 	r->size = answer.started.transfer_size;
 	r->crc = answer.started.expected_crc;
 	return engine_keep_id(r->id, &answer.started);
@@ -242,26 +249,19 @@ static int write_out(const struct engine_client_options *opt,
 
 // region use-bytes
 /* 先对 CRC，再写出去：坏的字节一个也不该落到文件里。*/
-static int use_bytes(struct reading *r)
+static int use_bytes(const struct reading *r,
+		     const struct engine_mapping *mapping)
 {
-	struct engine_mapping mapping;
-	uint32_t crc;
-	int rc = engine_map(&r->c, r->id, &mapping, engine_wait_ms(r->opt));
+	uint32_t crc = crc32c(0, mapping->data, mapping->size);
 
-	if (rc)
-		return rc;
-	crc = crc32c(0, mapping.data, mapping.size);
-	if (mapping.size != r->size || crc != r->crc) {
+	if (mapping->size != r->size || crc != r->crc) {
 		report_error("read it again",
 			     "%zu bytes with CRC-32C 0x%08x came, the engine "
 			     "said %" PRIu64 " with 0x%08x",
-			     mapping.size, crc, r->size, r->crc);
-		rc = -EBADMSG;
+			     mapping->size, crc, r->size, r->crc);
+		return -EBADMSG;
 	}
-	if (!rc)
-		rc = write_out(r->opt, &mapping);
-	engine_unmap(&mapping);
-	return rc;
+	return write_out(r->opt, mapping);
 }
 // endregion use-bytes
 
@@ -314,6 +314,7 @@ static int report_read(const struct reading *r, int64_t began)
 static int read_and_use(struct reading *r,
 			const struct engine_start_read *request)
 {
+	struct engine_mapping mapping;
 	struct engine_message m;
 	int64_t began = now_ns();
 	int rc = ask_caps(r->opt, &r->c, &m);
@@ -327,9 +328,13 @@ static int read_and_use(struct reading *r,
 		return -EOPNOTSUPP;
 	}
 	rc = start_read(r, request);
+	if (!rc)
+		rc = engine_map(&r->c, r->id, &mapping, engine_wait_ms(r->opt));
+	/* 到此失败的，session 随连接一起结束，不必再说一遍 CompleteRead。*/
 	if (rc)
 		return rc;
-	rc = complete_read(r, use_bytes(r));
+	rc = complete_read(r, use_bytes(r, &mapping));
+	engine_unmap(&mapping);
 	return rc ? rc : report_read(r, began);
 }
 

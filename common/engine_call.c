@@ -13,9 +13,11 @@
 #include "report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define OUT_MOST (4u << 20)
@@ -51,6 +53,10 @@ static int talk_failed(int rc, const char *what)
 	else if (rc == -ECONNRESET || rc == -EPIPE)
 		report_error("see the engine's own messages",
 			     "%s: the engine closed the connection", what);
+	else if (rc == -EMSGSIZE)
+		report_error("is that socket really an engine's?",
+			     "%s: it is longer than %u bytes", what,
+			     ENGINE_FRAME_MAX);
 	else
 		report_error(NULL, "%s: %s", what, strerror(-rc));
 	return rc;
@@ -216,6 +222,19 @@ int engine_keep_id(char id[ENGINE_ID_SIZE],
 }
 
 // region map
+/*
+ * 映射比文件长，或者文件后来被截短，碰到末尾之外的页就是 SIGBUS：大小要够，而且得是
+ * 封死了、不能再缩的。
+ */
+static bool holds(int fd, uint64_t size)
+{
+	const int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(fd, &st) &&
+	       (uint64_t)st.st_size >= size;
+}
+
 int engine_map_received(struct engine_connection *c, uint64_t size,
 			struct engine_mapping *mapping)
 {
@@ -228,6 +247,14 @@ int engine_map_received(struct engine_connection *c, uint64_t size,
 		return -EPROTO;
 	}
 	*mapping = (struct engine_mapping){ .size = size };
+	if (!holds(fd, size)) {
+		report_error("is it an engine of the same protocol?",
+			     "MapBufferResponse did not bring a sealed memfd "
+			     "of %llu bytes",
+			     (unsigned long long)size);
+		close(fd);
+		return -EPROTO;
+	}
 	/* 长度为 0 的映射不存在（EINVAL），空的 needle 也不需要它。*/
 	if (size) {
 		void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);

@@ -12,7 +12,8 @@
  *
  * Every function that returns int returns 0 or a negative errno, and has
  * reported the failure (report.h) when it is not 0. Outputs are set only on
- * success. One thread per struct rdma_resources.
+ * success. A deadline is a point of CLOCK_MONOTONIC in nanoseconds (deadline.h).
+ * One thread per struct rdma_resources.
  */
 #ifndef COMMON_RDMA_COMMON_H
 #define COMMON_RDMA_COMMON_H

@@ -49,7 +49,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define WAIT_MS	   30000
+#define WAIT_MS	   60000
 #define ID_SIZE	   36
 #define MOST	   (2u << 20)
 #define FRAME_MOST 4096 /* of a recorded one */

@@ -108,12 +108,12 @@ usage_error() {
 # nap SECONDS: without starting a process
 nap() { read -rt "$1" -u "$nap_fd" || true; }
 
-# await CMD…: until it succeeds, 30 s at most
+# await CMD…: until it succeeds, two minutes at most
 await() {
-	local end=$((SECONDS + 30))
+	local end=$((SECONDS + 120))
 	until "$@"; do
 		((SECONDS < end)) || {
-			echo "waited 30 s for: $*" >&2
+			echo "waited 120 s for: $*" >&2
 			return 1
 		}
 		nap 0.05

@@ -265,6 +265,83 @@ test_client() {
 	assert_error long 1 'bytes long, not 1'
 }
 
+# lies NAME PATTERN CLIENT-ARGS ITEM...: engine_client reads from an engine that
+# does ITEM... (labs/tests/engine_liar.c) and must end with one error that says
+# PATTERN, and with nothing written. No device is needed.
+lies() {
+	local name=$1 pattern=$2 liar i args
+	read -ra args <<<"$3"
+	timeout 60 "$B/engine_liar" "$T/$name.sock" "${@:4}" 2>"$T/$name.liar" &
+	liar=$!
+	for ((i = 0; i < 100; i++)); do
+		[[ ! -S $T/$name.sock ]] || break
+		sleep 0.05
+	done
+	here "$name" "$B/engine_client" "${args[@]}" -s "$T/$name.sock"
+	wait "$liar" || fail "$name: the liar: $(cat "$T/$name.liar")"
+	assert_error "$name" 1 "$pattern"
+	assertEquals "$name: bytes on stdout" 0 "$(stat -c %s "$T/$name.out")"
+}
+
+CAPS='say={"type":"GetCapabilitiesResponse","data":{"device_name":"x","vendor_id":1,"max_transfer_size":1,"max_sessions":1,"active_sessions":0,"port_gid":"x","port_lid":0,"supported_auth":["none"],"version":"1","real_rdma":true,"extensions":["MapBuffer"]}}'
+ID=01234567-89ab-cdef-0123-456789abcdef
+
+# started ID SIZE CRC: a StartReadResponse
+started() {
+	echo 'say={"type":"StartReadResponse","data":{"session_id":"'"$1"'","local_addr":1,"local_key":1,"transfer_size":'"$2"',"expected_crc":'"$3"',"expires_at_ns":1}}'
+}
+mapped() {
+	echo 'say={"type":"MapBufferResponse","data":{"session_id":"'"$ID"'","size":'"$1"'}}'
+}
+
+DONE='say={"type":"CompleteReadResponse","data":{"success":false,"server_crc":1,"message":"no match"}}'
+# CRC-32C of 100 times 'x'
+X100=$((0x4edb03cf))
+
+test_client_of_an_engine_that_lies() {
+	local read='read 1 2 3 -t 2' good
+	good=$(started $ID 100 $X100)
+	helper "$B/engine_liar" -O2 labs/tests/engine_liar.c -lmsgpackc -ljansson ||
+		{ fail 'no liar' && return; }
+	lies old 'has no MapBuffer' "$read" request "${CAPS/\"MapBuffer\"/}"
+	lies other 'answered GetCapabilities with Pong' "$read" request \
+		'say={"type":"Pong","data":{"client_timestamp_ns":1,"server_timestamp_ns":1,"server_rtt_ns":1}}'
+	lies unknown 'with something unknown' "$read" request 'say={"type":"Wrong","data":{}}'
+	lies nothing 'cannot be read' "$read" request 'say={}'
+	lies text 'cannot be read' "$read" request hex=05000000a568656c6c
+	lies long 'longer than 1048576 bytes' "$read" request hex=ffffffff
+	lies cut 'closed the connection' "$read" request hex=10000000
+	lies silent 'nothing came before the deadline' "$read" request eof
+	lies id "session id has 4 bytes" "$read" request "$CAPS" request "$(started abcd 100 1)"
+	lies more '3 bytes were asked for, the engine read 100' "$read -S 3" \
+		request "$CAPS" request "$good"
+	lies refuses 'refused StartRead: a.x1b.31mb .x.$' "$read" request "$CAPS" request \
+		'say={"type":"Error","data":{"code":"x","message":"a\u001b[31mb","category":"x","recoverable":false}}'
+	lies bare 'without a file descriptor' "$read" request "$CAPS" request "$good" \
+		request "$(mapped 100)" eof
+	lies small 'did not bring a sealed memfd of 5000' "$read" request "$CAPS" \
+		request "$(started $ID 5000 1)" request sealed=100 "$(mapped 5000)" eof
+	lies huge 'did not bring a sealed memfd of 4611686018427387904' "$read" \
+		request "$CAPS" request "$(started $ID $((1 << 62)) 1)" \
+		request sealed=100 "$(mapped $((1 << 62)))" eof
+	lies loose 'did not bring a sealed memfd of 100' "$read" request "$CAPS" \
+		request "$good" request loose=100 "$(mapped 100)" eof
+	lies pipe 'did not bring a sealed memfd of 100' "$read" request "$CAPS" \
+		request "$good" request pipe "$(mapped 100)" eof
+	lies crc 'bytes with CRC-32C 0x4edb03cf came, the engine said 100 with 0x00000001' \
+		"$read" request "$CAPS" request "$(started $ID 100 1)" \
+		request sealed=100 "$(mapped 100)" request "$DONE"
+	lies fewer '50 bytes with CRC-32C .* came, the engine said 100' "$read" \
+		request "$CAPS" request "$good" request sealed=100 "$(mapped 50)" request "$DONE"
+	lies disagrees 'the engine disagrees: no.x0amatch' "$read -o $T/copy" request "$CAPS" \
+		request "$good" request sealed=100 "$(mapped 100)" request "${DONE/ /\\n}"
+	lies bench 'closed the connection' 'bench read 1 2 3 -f 1 -t 2' request "$good"
+	lies bench.asked 'answers what nobody asked' 'bench read 1 2 3 -f 1 -t 2' \
+		request "$(mapped 100)" eof
+	lies bench.silent 'no read has ended before the deadline' \
+		'bench read 1 2 3 -f 1 -t 2' request eof
+}
+
 test_wrong_usage() {
 	local n
 	usage_error '--socket is missing' rdma_engine

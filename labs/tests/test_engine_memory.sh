@@ -183,7 +183,7 @@ test_device_that_lies() {
 # Nothing is suppressed, and no descriptor may stay open but those inherited.
 test_valgrind() {
 	on_engine '
-		node node
+		node node -t 60
 		start engine valgrind -q --leak-check=full \
 			--show-leak-kinds=definite,indirect \
 			--errors-for-leak-kinds=definite,indirect \
@@ -194,7 +194,10 @@ test_valgrind() {
 			complete=1,1,13 answer start=9,1,7 answer length=0 answer
 		stop engine node
 	' || return 0
-	assert_done engine node peer
+	assert_done peer
+	# On a slow machine the two may need more than one attempt to meet.
+	assert_rc_0 engine node
+	assert_not_in "$(err_of engine)" '^=='
 	assertEquals '68656c6c6f2c206e6565646c65 read-only' "$(sed -n 4p "$T/peer.out")"
 }
 
