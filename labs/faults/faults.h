@@ -69,7 +69,7 @@ struct fault {
 	const char *cause;   /* the explanation's id, or ids: "one|other" */
 	enum ready ready;
 	void (*run)(struct rig *rig);
-	bool fresh; /* changes the machine: only in a VM of its own */
+	const char *undo; /* it changes the machine: the way back, for sh */
 };
 
 /* The groups, each ended by a fault without a name. */

@@ -7,6 +7,7 @@
  *   - 程序看见的正是这个症状（errno、status、没有 completion）；
  *   - 解释器说出的第一个原因就是那个错误。
  */
+#include "deadline.h"
 #include "faults.h"
 #include "report.h"
 
@@ -20,6 +21,8 @@
 #include <unistd.h>
 
 #define LIMIT_S	   20 /* 一个故障至多这么久 */
+#define BACK_MS	   10000
+#define LOOK_SIZE  16384
 #define LAB_MARK   "/run/rdma-lab-vm"
 #define WRONG_USE  2
 #define CANNOT_RUN 77
@@ -109,16 +112,52 @@ static void run_here(const struct fault *fault)
 	_exit(judge(fault, rig));
 }
 
-static int run_fault(const struct fault *fault)
+/* ---- 改动过的机器 --------------------------------------------------------- */
+
+/* 故障动得到的一切，逐行排好序。*/
+static void look(char out[LOOK_SIZE])
+{
+	static const char script[] =
+		"{ cd /sys/class/infiniband && grep . */ports/1/state "
+		"*/ports/1/gids/[0-3]; stat -c '%a %n' /dev/infiniband/*; "
+		"ip -br link; ip route; ip neigh show nud permanent; "
+		"tc qdisc; nft list tables; } 2>/dev/null | sort";
+	FILE *from = popen(script, "r");
+	size_t n = from ? fread(out, 1, LOOK_SIZE - 1, from) : 0;
+
+	out[n] = '\0';
+	if (from)
+		pclose(from);
+}
+
+/* 走回去，等到一切如初：link 起来之后，GID 要过一会儿才回到表里。*/
+static int go_back(const struct fault *fault, const char *before)
+{
+	const int64_t deadline = deadline_in_ms(BACK_MS);
+	char now[LOOK_SIZE];
+
+	if (system(fault->undo))
+		report_line("%9s %s", "undo:", fault->undo);
+	do {
+		look(now);
+		if (!strcmp(now, before))
+			return 0;
+	} while (!deadline_passed(deadline) &&
+		 !deadline_sleep_ms(100, deadline));
+	report_line("%9s the machine is not as it was before %s", "FAIL",
+		    fault->name);
+	print_lines("before:", before);
+	print_lines("now:", now);
+	return 1;
+}
+
+/* ---- 一个故障 -------------------------------------------------------------- */
+
+static int run_child(const struct fault *fault)
 {
 	int status;
 	pid_t pid;
 
-	if (fault->fresh && access(LAB_MARK, F_OK)) {
-		report_error("labs/faults/run NAME does it in a VM of its own",
-			     "%s changes the machine", fault->name);
-		return CANNOT_RUN;
-	}
 	report_flush();
 	pid = fork();
 	if (pid == 0)
@@ -131,6 +170,29 @@ static int run_fault(const struct fault *fault)
 	report_line("%9s it ended by signal %d (%s)", "FAIL", WTERMSIG(status),
 		    strsignal(WTERMSIG(status)));
 	return 1;
+}
+
+static int run_and_go_back(const struct fault *fault)
+{
+	static char before[LOOK_SIZE]; /* 第一个故障之前：此后每次都回到它 */
+	int rc;
+
+	if (!before[0])
+		look(before);
+	rc = run_child(fault);
+	return go_back(fault, before) ? 1 : rc;
+}
+
+static int run_fault(const struct fault *fault)
+{
+	if (!fault->undo)
+		return run_child(fault);
+	if (access(LAB_MARK, F_OK)) {
+		report_error("labs/faults/run NAME does it in a VM of its own",
+			     "%s changes the machine", fault->name);
+		return CANNOT_RUN;
+	}
+	return run_and_go_back(fault);
 }
 
 static const struct fault *find(const char *name)
@@ -147,8 +209,8 @@ static int list_faults(void)
 	for (size_t g = 0; g < N_GROUPS; g++)
 		for (const struct fault *f = groups[g]; f->name; f++)
 			report_result("%s\t%s\t%s\t%s", f->name,
-				      f->fresh ? "fresh" : "shared", f->mistake,
-				      f->cause);
+				      f->undo ? "changes" : "shared",
+				      f->mistake, f->cause);
 	return report_flush() ? 1 : 0;
 }
 

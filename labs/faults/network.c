@@ -2,7 +2,8 @@
 /*
  * network.c —— 网络与设备的错误：地址、路由、邻居、链路、防火墙、设备节点
  *
- * 标了 fresh 的会改动机器（拉下网卡、加防火墙、删设备），只在用完即弃的虚拟机里跑。
+ * 带 undo 的会改动机器（拉下网卡、加防火墙、删设备）：只在用完即弃的虚拟机里跑，而且
+ * 各自带着回去的路，好让下一个故障从同样的起点开始。
  */
 #include "faults.h"
 
@@ -210,64 +211,84 @@ static void not_permitted(struct rig *rig)
 		rig->why = explain_open_device(errno);
 }
 
+/* 网卡一拉下，经过它的路由和写死的邻居就都没了；labs/rxe.sh 当初怎么加，就怎么加回去。*/
+#define ROUTE(dev, mine, peers)                                                \
+	"ip route add 10.99.0." peers " dev veth" dev " src 10.99.0." mine ";" \
+	" "
+#define NEIGHBOUR(dev, peers)                                              \
+	"ip neigh replace 10.99.0." peers " lladdr 02:99:00:00:00:0" peers \
+	" dev veth" dev "; "
+#define VETH_UP(dev, mine, peers)                                         \
+	"ip link set veth" dev " up; " ROUTE(dev, mine, peers) NEIGHBOUR( \
+		dev, peers) "ip neigh replace fe80::99:ff:fe00:" peers    \
+			    " lladdr 02:99:00:00:00:0" peers " dev veth" dev
+
 const struct fault network_faults[] = {
 	{ "rtr-no-neighbour", "nobody has the peer's address on this network",
 	  "ibv_modify_qp: ETIMEDOUT", "no-neighbour", READY_INIT, no_neighbour,
-	  false },
+	  NULL },
 	{ "rtr-no-route", "the peer is on another network, without a route",
-	  "ibv_modify_qp: ETIMEDOUT", "no-route", READY_INIT, no_route, false },
+	  "ibv_modify_qp: ETIMEDOUT", "no-route", READY_INIT, no_route, NULL },
 	{ "rtr-loopback", "the peer's GID is 127.0.0.1",
 	  "ibv_modify_qp: ETIMEDOUT", "peer-is-local-address", READY_INIT,
-	  loopback, false },
+	  loopback, NULL },
 	{ "rtr-zero-ipv4", "the peer's GID is ::ffff:0.0.0.0",
 	  "ibv_modify_qp: ENODEV", "gid-zero-ipv4", READY_INIT, zero_address,
-	  false },
+	  NULL },
 	{ "rtr-no-ipv6-route", "IPv6 GIDs of two networks without a route",
 	  "ibv_modify_qp: ENETUNREACH", "no-ipv6-route", READY_INIT,
-	  no_ipv6_route, false },
+	  no_ipv6_route, NULL },
 	{ "ah-no-neighbour", "the same for a UD address handle",
 	  "ibv_create_ah: ETIMEDOUT", "no-neighbour", READY_OPEN,
-	  ah_no_neighbour, false },
+	  ah_no_neighbour, NULL },
 	{ "rtr-dead-gateway", "the gateway does not answer",
 	  "ibv_modify_qp: ETIMEDOUT", "gateway-silent", READY_INIT,
-	  dead_gateway, true },
+	  dead_gateway, "ip route del 192.0.2.0/24" },
 	{ "rtr-unreachable-route", "a route of type unreachable",
 	  "ibv_modify_qp: ETIMEDOUT", "route-refused", READY_INIT,
-	  refused_route, true },
+	  refused_route, "ip route del unreachable 192.0.2.0/24" },
 	{ "rtr-netdev-down", "the network device is down",
 	  "ibv_modify_qp: ENETUNREACH", "netdev-down", READY_INIT, netdev_down,
-	  true },
+	  VETH_UP("0", "1", "2") },
 	{ "rtr-no-carrier", "the cable is out, or the other end is down",
 	  "ibv_modify_qp: ETIMEDOUT", "no-carrier", READY_INIT, no_carrier,
-	  true },
+	  VETH_UP("1", "2", "1") },
 	{ "rtr-address-removed", "the IP address of the GID was taken away",
 	  "ibv_modify_qp: ENODATA", "gid-slot-empty", READY_INIT,
-	  address_removed, true },
+	  address_removed,
+	  "ip addr add 10.99.0.1/24 dev veth0; " ROUTE("0", "1", "2")
+		  NEIGHBOUR("0", "2") },
 	{ "udp-4791-blocked", "a firewall drops UDP 4791", "wc.status 12 ",
-	  "nothing-arrives", READY_CONNECTED, udp_blocked, true },
+	  "nothing-arrives", READY_CONNECTED, udp_blocked,
+	  "nft delete table inet wall" },
 	{ "all-packets-lost", "a link that loses everything", "wc.status 12 ",
-	  "nothing-arrives", READY_CONNECTED, all_lost, true },
+	  "nothing-arrives", READY_CONNECTED, all_lost,
+	  "tc qdisc del dev veth0 root" },
 	{ "acks-lost", "only the way back is blocked", "wc.status 12 ",
-	  "acks-lost", READY_CONNECTED, acks_lost, true },
+	  "acks-lost", READY_CONNECTED, acks_lost,
+	  "tc qdisc del dev veth1 root" },
 	{ "link-loses-later", "a link that begins to lose everything",
 	  "wc.status 12 ", "lost-on-the-way", READY_CONNECTED, lost_later,
-	  true },
+	  "tc qdisc del dev veth0 root" },
 	{ "wrong-mac", "a wrong MAC address in the neighbour table",
-	  "wc.status 12 ", "wrong-mac", READY_RESET, wrong_mac, true },
+	  "wc.status 12 ", "wrong-mac", READY_RESET, wrong_mac,
+	  NEIGHBOUR("0", "2") },
 	{ "mtu-lowered", "the MTU of the link is lower than path_mtu",
 	  "wc.status 12 |no completion", "path-mtu-above-active",
-	  READY_CONNECTED, mtu_lowered, true },
+	  READY_CONNECTED, mtu_lowered, "ip link set veth0 mtu 4200" },
 	{ "link-went-down", "the network device goes down under a connection",
 	  "wc.status (2|5|12) ", "netdev-down", READY_CONNECTED,
-	  link_down_later, true },
+	  link_down_later, VETH_UP("0", "1", "2") },
 	{ "no-device", "there is no RDMA device",
 	  "ibv_get_device_list: 0 devices", "no-rdma-device", READY_NOT,
-	  no_device, true },
+	  no_device,
+	  "rdma link add rxe0 type rxe netdev veth0; "
+	  "rdma link add rxe1 type rxe netdev veth1" },
 	{ "no-device-node", "a container without /dev/infiniband",
 	  "ibv_get_device_list: 0 devices", "no-device-node", READY_NOT,
-	  no_device_node, true },
+	  no_device_node, "mv /dev/elsewhere /dev/infiniband" },
 	{ "device-not-permitted", "the device node is root's",
 	  "ibv_open_device: (ENOENT|EACCES|EPERM)", "node-not-permitted",
-	  READY_NOT, not_permitted, true },
+	  READY_NOT, not_permitted, "chmod 666 /dev/infiniband/uverbs*" },
 	{ 0 },
 };

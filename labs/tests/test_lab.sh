@@ -343,6 +343,13 @@ test_parallel_ups_make_one_vm() {
 	assert_in "$(<"$T/err")" 'running already'
 }
 
+# A pipe that the VM held would not end before the VM.
+test_the_vm_keeps_no_pipe_of_its_starter() {
+	"$L" down 2>/dev/null
+	"$L" up 2>/dev/null 9> >(cat >"$T/held"; touch "$T/ended")
+	assertTrue "it is held" "wait_for test -e '$T/ended'"
+}
+
 test_down_leaves_nothing() {
 	"$L" run true 2>/dev/null
 	"$L" down 2>/dev/null

@@ -9,6 +9,8 @@
  *		打印正在使用的会话数
  *	ctl tie PARENT CMD...
  *		执行 CMD，并与父进程同生共死
+ *	ctl alone CMD...
+ *		执行 CMD，只带着 stdin、stdout、stderr
  *
  * 同一个请求每半秒重发一次：qemu 刚恢复时，字节可能落在 guest 还没醒来的缝里。
  * 回答里带着我们的 nonce，所以对上一次请求迟到的回答不会被当成这一次的。
@@ -234,12 +236,25 @@ static int tie(pid_t parent, char **cmd)
 	return fail(*cmd, strerror(errno));
 }
 
+/*
+ * VM 比启动它的命令活得久。它若还握着那边的 pipe，等这个 pipe 读到头的人 (例如
+ * bash 的 >(tee)) 就要等到 VM 结束。
+ */
+static int alone(char **cmd)
+{
+	close_range(3, ~0u, 0);
+	execvp(*cmd, cmd);
+	return fail(*cmd, strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
 	const char *verb = argc > 2 ? argv[1] : "";
 
 	if (!strcmp(verb, "busy"))
 		return busy(argv[2]);
+	if (!strcmp(verb, "alone"))
+		return alone(argv + 2);
 	if (!strcmp(verb, "tie") && argc > 3)
 		return tie(atoi(argv[2]), argv + 3);
 	if (argc > 4 && (!strcmp(verb, "ping") || !strcmp(verb, "setup") ||
@@ -247,6 +262,6 @@ int main(int argc, char **argv)
 		return ask(verb, argv[2], atoi(argv[3]), atol(argv[4]),
 			   argv + 5);
 	fprintf(stderr, "usage: ctl ping|setup|off RUNDIR PID SECONDS [K=V...]"
-			" | busy RUNDIR | tie PARENT CMD...\n");
+			" | busy RUNDIR | tie PARENT CMD... | alone CMD...\n");
 	return 2;
 }

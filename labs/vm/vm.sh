@@ -244,7 +244,7 @@ vm_up() {
 	end_vm
 	undo+=("end_vm")
 	prepare_start warm "$run"
-	"${qemu[@]}" -daemonize -pidfile "$run/pid" {run_lock}>&- ||
+	"$tools/ctl" alone "${qemu[@]}" -daemonize -pidfile "$run/pid" ||
 		die 1 "QEMU did not start" "its reason is above"
 	read -r pid <"$run/pid"
 	set_up "$run" "$pid" warm || die 1 "the VM came up but was not usable" "labs/lab doctor; console: $run/console"
