@@ -402,6 +402,7 @@ static int server(const struct echo_options *opt, struct echo_outcome *out)
 			    .ended = PTHREAD_COND_INITIALIZER };
 	int sock, rc;
 
+	expect_stop(); /* 有序的结束，不必为每个 client 各说一遍 */
 	report_step("listen on TCP port %u, serve whoever comes", opt->port);
 	sock = create_listener(opt->port);
 	if (sock < 0)

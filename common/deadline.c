@@ -24,6 +24,7 @@
  * sig_atomic_t 标志。这是全项目除日志级别外唯一的文件级可变状态。
  */
 static volatile sig_atomic_t stop_signal;
+static bool expected;
 
 int64_t now_ns(void)
 {
@@ -68,6 +69,16 @@ void catch_stop_signals(void)
 bool stop_requested(void)
 {
 	return stop_signal != 0;
+}
+
+void expect_stop(void)
+{
+	expected = true;
+}
+
+bool stop_is_expected(void)
+{
+	return expected;
 }
 
 /* poll() 的超时以毫秒计且向上取整，否则最后不足 1 ms 时会变成空转。*/

@@ -53,6 +53,13 @@ void catch_stop_signals(void);
 bool stop_requested(void);
 
 /*
+ * This program serves until it is stopped: a stop that cuts a transfer short is
+ * no failure to report (tcp_sync.c), only -EINTR.
+ */
+void expect_stop(void);
+bool stop_is_expected(void);
+
+/*
  * Wait until @fd has one of @events (POLLIN, POLLOUT), the deadline passes or
  * a stop is requested. Returns 0, -ETIMEDOUT, -EINTR (stop requested), or
  * another -errno of poll(2). Signals that are no stop request are waited over.

@@ -151,8 +151,9 @@ test_sessions() {
 			$p,0,0,1 answer sleep=2300 complete=3,1,13 answer \
 			$p,0,0,1 answer sleep=1300 map=4 answer complete=4,1,13 answer \
 			complete=1,1,13 answer complete=2,1,13 answer
-		how=start peer many repeat=3 $p repeat=3 answer silence=60000
-		await in_file "(Start.*){3}" <(cat "$T/many.out" | tr -d "\n")
+		how=start peer many repeat=3 $p,0,0,60 repeat=3 answer silence=60000
+		three() { [[ $(grep -c Start "$T/many.out") == 3 ]]; }
+		await three
 		peer full $p answer
 		kill -KILL "${pids[many]}"
 		reap many 2>/dev/null

@@ -308,6 +308,14 @@ test_stop_signals() {
 			assert_error bench 1 'stopped by a signal'
 		done
 	done
+	# In the middle of an object, of which two bytes have come.
+	serve sock_echo half
+	exec 8<>"/dev/tcp/127.0.0.1/$port"
+	printf '\x0c\0\0\0\0\0\0\0he' >&8
+	nap 0.4
+	stop half
+	exec 8>&-
+	assert_done half
 	next_port
 	begin_ask ucx_echo connecting -q
 	nap 0.4
