@@ -6,10 +6,11 @@
 #   test_connection  only build/test_connection and the NCCL net plugins
 #   clean      remove build/
 #   demo       a server and a client over a real Soft-RoCE device, side by side
-#   test       every test; the last line counts them
+#   test       what the programs do; the last line counts the tests
+#   test-long  the same under ASan, UBSan and valgrind, the fuzzers, the pages
 #   bench      our programs against perftest, iperf3 and others, as ratios
 #   faults     make each mistake of the catalogue, see the explainer name it
-#   fuzzers    the libFuzzer targets (needs clang; labs/tests/test_fuzz.sh)
+#   fuzzers    the libFuzzer targets (needs clang; labs/tests/long_fuzz.sh)
 #   mutants    put each known fault back and see the tests catch it
 #   docs       fill code and real output into the READMEs and docs-zh
 #   deps       install the Debian packages that are missing
@@ -165,6 +166,11 @@ demo:
 test: deps
 	$(MAKE) all
 	labs/tests/run
+
+.PHONY: test-long
+test-long: deps
+	$(MAKE) all
+	labs/tests/run --long
 
 .PHONY: bench
 bench:

@@ -3,7 +3,7 @@
  * many.c —— 许多程序，启动一次
  *
  * 在模拟出来的虚拟机里，valgrind 与 ASan 光是启动就比程序本身贵得多。所以把各程序原样的
- * .o 连成一个（每个的 main 改了名：test_memory.sh 的 link_many），启动一次，然后每个程序
+ * .o 连成一个（每个的 main 改了名：long_memory.sh 的 link_many），启动一次，然后每个程序
  * 在自己的子进程里跑。fork 出来的只是“已经热身过”：全局变量还是初值，退出时照样查泄漏，
  * 有发现时照样以 sanitizer 的退出码结束。
  *

@@ -121,3 +121,20 @@ took() {
 	assertTrue "$* took longer than $limit s" \
 		"awk 'BEGIN{exit !($EPOCHREALTIME - $began <= $limit)}'"
 }
+
+# assert_json NAME FILTER VALUE: on both sides
+assert_json() {
+	local side
+	for side in server client; do
+		assertEquals "$2 of $1.$side" "$3" "$(json "$1.$side" "$2")"
+	done
+}
+
+# build_driver, then drive NAME ARG…: net_driver, in the background
+build_driver() {
+	local flags
+	net_flags
+	helper "$N/net_driver" "${flags[@]}" labs/tests/net_driver.c -ldl -lpthread
+	assertEquals 'net_driver was compiled' 0 $?
+}
+drive() { start "$1" timeout 120 "$N/net_driver" "${@:2}"; }

@@ -479,19 +479,10 @@ END
 	assert_in "$out" '^README.md:[0-9]*: the run block has drifted'
 }
 
-test_docs_of_this_tree_are_true() {
+# Their code and headings; what their commands print is in long_docs.sh.
+test_pages_of_this_tree_show_its_code() {
 	rc=0
 	out=$("$DOCS" check --no-run 2>&1) || rc=$?
-	assertEquals "$out" 0 "$rc"
-	((rc == 0)) || return
-	out=$(build all 2>&1) || { fail "make: $out"; return; }
-	out=$(lab run true 2>&1) || rc=$?
-	if ((rc == 77)); then
-		skip "the commands of the pages cannot run here: $out"
-		return
-	fi
-	rc=0
-	out=$("$DOCS" check 2>&1) || rc=$?
 	assertEquals "$out" 0 "$rc"
 }
 

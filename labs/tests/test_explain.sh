@@ -1,30 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# The explainer: the catalogue of faults with it and without it, its judgement
-# on what no device here can do, and what it must not do.
+# The explainer: the catalogue of faults with it, its judgement on what no device
+# here can do, and what it must not do. Without it: long_explain.sh.
 #
 # shellcheck disable=SC2016 # scripts for the lab are quoted
 # shellcheck source=labs/tests/lib.sh
 . "$(dirname "$0")/lib.sh"
-
-LEAST=40 # faults in the catalogue
-
-# These faults take links down: never on a real machine.
-export LAB=vm
-
-lab_here() {
-	local rc=0
-	lab run test -e /sys/class/infiniband/rxe1 >/dev/null 2>&1 || rc=$?
-	((rc != 77)) || skip 'the lab cannot run here'
-	return "$rc"
-}
-
-# faults ARG…: its output in $T/out, sets $rc
-faults() {
-	rc=0
-	labs/faults/run "$@" >"$T/out" 2>"$T/err" || rc=$?
-}
+# shellcheck source=labs/tests/explain.sh
+. "$ROOT/labs/tests/explain.sh"
 
 # blocks: one line per fault of $T/out, "NAME: MISTAKE # saw: … # said: … # …"
 blocks() {
@@ -44,19 +28,6 @@ test_the_right_cause_is_named_first() {
 	# Every one says all it has to say: one cause, one next step.
 	assertEquals "$n" "$(blocks | grep -cE \
 		' # saw: [^#]+ # said: [^#]+ # next: [^#]+ .*# ok [A-Za-z0-9_-]+$')"
-	cp "$T/out" "$kept"
-}
-
-# The same symptoms, and nobody to name the cause: the catalogue can fail.
-test_without_the_explainer_every_fault_fails() {
-	lab_here || return 0
-	faults --without-explanation
-	assertEquals "$(cat "$T/err")" 0 "$rc"
-	assert_in "$(tail -n 1 "$T/out")" '^([0-9]+) of \1 failed without'
-	assert_not_in "$(cat "$T/out")" '^ +(ok|said:|next:|seen:)'
-	[[ -s $kept ]] || return 0
-	assertEquals 'what the programs saw' \
-		"$(grep -E '^ +saw: ' "$kept")" "$(grep -E '^ +saw: ' "$T/out")"
 }
 
 # The explainer may ask, but it changes nothing and leaves nothing.
@@ -119,24 +90,6 @@ test_switch_in_a_program() {
 	assertEquals 'error: next: seen:' "$(awk '{ print $1 }' <<<"$out" | xargs)"
 }
 
-# sanitized OUT EXTRA SOURCE…: link OUT with ASan and UBSan, of EXTRA and of the
-# objects that other suites have from these sources, too.
-sanitized() {
-	local objects=("${@:3}")
-	objects=("${objects[@]/#/build/asan/}")
-	objects=("${objects[@]/%.c/.o}")
-	build -C "$SOURCES" -j"$(nproc)" BUILD=build/asan SANITIZE=1 \
-		"${objects[@]}" >"$T/make" 2>&1 || fail "$(cat "$T/make")"
-	# shellcheck disable=SC2086 # none, or one
-	"${CC:-cc}" -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE \
-		-I"$SOURCES/common" -fsanitize=address,undefined \
-		-fno-sanitize-recover=all -o "$1" $2 \
-		"${objects[@]/#/$SOURCES/}" -libverbs || fail "no $1"
-}
-
-# from GLOB: what matches in the sources under test
-from() { (cd "$SOURCES" && compgen -G "$1"); }
-
 # Doubles answer for the devices that are not here; ASan and UBSan watch.
 test_judgement_without_a_device() {
 	local out rc=0 judges
@@ -148,24 +101,5 @@ test_judgement_without_a_device() {
 		0 "$rc"
 	assertTrue "$(wc -l <<<"$out") checks" "(($(grep -c '^ok ' <<<"$out") >= 70))"
 }
-
-# A bad pointer or a leak in the explainer itself.
-test_faults_under_the_sanitizers() {
-	local rc=0 all
-	lab_here || return 0
-	mapfile -t all < <(from 'labs/faults/*.c' && from 'common/explain*.c' &&
-		from 'common/qp_table*.c')
-	sanitized "$T/faults" '' "${all[@]}" \
-		common/{verbs_names,report,deadline,device}.c
-	"$T/faults" --list | awk -F'\t' '$2 == "shared" { print $1 }' |
-		xargs labs/lab run --timeout 120 "$T/faults" >"$T/out" 2>&1 || rc=$?
-	assertEquals "$(grep -B9 FAIL "$T/out")$(grep -A20 -E 'Sanitizer|runtime error' "$T/out")" \
-		0 "$rc"
-	assertTrue 'they were made' "((\$(grep -c '^ *ok ' <'$T/out') >= LEAST))"
-}
-
-oneTimeSetUp() { kept=$(mktemp "$ROOT/build/kept.XXXXXX"); }
-
-oneTimeTearDown() { rm -f "${kept:-}"; }
 
 . shunit2

@@ -6,14 +6,8 @@
 #
 # shellcheck disable=SC2016 # scripts for the lab are quoted
 . "$(dirname "$0")/lib.sh"
-# shellcheck source=labs/tests/guest.sh
-. "$ROOT/labs/tests/guest.sh"
-
-# compile OUTPUT SOURCE… [-- FLAG…]
-compile() {
-	"${CC:-cc}" -std=gnu11 -O1 -g -Wall -Wextra -Werror -Wshadow \
-		-Wconversion -Wno-sign-conversion -D_GNU_SOURCE -Icommon -o "$@"
-}
+# shellcheck source=labs/tests/tag.sh
+. "$ROOT/labs/tests/tag.sh"
 
 # build_property MATCHER OUTPUT: the comparison with UCX, around that matcher
 build_property() {
@@ -102,26 +96,6 @@ test_the_channel_on_rxe() {
 	assertEquals "a receive queue was empty (RNR)" "$(cat "$T/rnr.before")" \
 		"$(cat "$T/rnr.after")"
 }
-
-# What the scripts in the lab share: latency NAME SERVER-ARGS : CLIENT-ARGS
-export LATENCY='
-latency_server() {
-	local name=$1
-	shift
-	start "$name" "$B/tag_lat" server "$@"
-	await listening_or_ended 18515 "$pid"
-}
-latency() {
-	local name=$1 args=()
-	shift
-	while [[ $1 != : ]]; do args+=("$1") && shift; done
-	shift
-	latency_server "$name.server" "${args[@]}" rxe0
-	run "$name.client" "$B/tag_lat" client "$@" 127.0.0.1 rxe1
-	reap "$name.server"
-}
-in_rts() { (($(rdma resource show qp type RC state RTS | wc -l) == 2)); }
-'
 
 test_two_processes() {
 	local size
@@ -216,53 +190,6 @@ test_wrong_usage() {
 		server -n
 	END
 	assertEquals "$("$B/tag_lat" --help >/dev/null)" 0 $?
-}
-
-test_with_sanitizers() {
-	local rc=0 name
-	make -s -j"$(nproc)" BUILD=build/asan SANITIZE=1 build/asan/tag_lat \
-		>"$T/make" 2>&1 || rc=$?
-	assertEquals "$(cat "$T/make")" 0 "$rc"
-	local -x B=build/asan
-	compile "$T/unit" labs/tests/unit_tag_channel.c \
-		"-fsanitize=address,undefined" -fno-sanitize-recover=all \
-		"$B/librdma_common.a" -libverbs -ljansson || return
-	in_lab '
-		eval "$LATENCY"
-		export ASAN_OPTIONS=exitcode=99:detect_leaks=1
-		export UBSAN_OPTIONS=exitcode=99:print_stacktrace=1
-		run unit timeout 120 "$T/unit" rxe0 rxe1 truncation random many \
-			order cancel bad-memory close-early lies false-credits
-		latency small -q : -q -n 20
-		latency big -q : -q -n 3 -s 100000
-		latency_server killed.server -q rxe0
-		start killed.client "$B/tag_lat" client -q -s 9000 -n 10000000 \
-			127.0.0.1 rxe1
-		await in_rts
-		kill -KILL "${pids[killed.server]}"
-		reap killed.server killed.client
-	' || return 0
-	assertEquals "$(out_of unit) $(err_of unit)" 0 "$(rc_of unit)"
-	for name in small big; do
-		assertEquals "$name: $(err_of $name.client)" 0 "$(rc_of $name.client)"
-		assertEquals "$name: $(err_of $name.server)" 0 "$(rc_of $name.server)"
-	done
-	assertEquals 1 "$(rc_of killed.client)"
-	assert_not_in "$(cat "$T"/*.err)" \
-		'AddressSanitizer|LeakSanitizer|runtime error'
-}
-
-test_with_valgrind() {
-	compile "$T/unit" labs/tests/unit_tag_channel.c \
-		"$B/librdma_common.a" -libverbs -ljansson || return
-	in_lab '
-		run unit timeout 120 valgrind -q --leak-check=full \
-			--show-leak-kinds=definite,indirect \
-			--errors-for-leak-kinds=definite,indirect \
-			--error-exitcode=9 "$T/unit" rxe0 rxe1 cancel
-	' || return 0
-	assertEquals "$(err_of unit)" 0 "$(rc_of unit)"
-	assert_not_in "$(err_of unit)" '^==[0-9]+=='
 }
 
 oneTimeSetUp() { build_helpers; }

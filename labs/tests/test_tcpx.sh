@@ -10,14 +10,6 @@
 # shellcheck source=labs/tests/tcpx.sh
 . "$ROOT/labs/tests/tcpx.sh"
 
-# assert_json NAME FILTER VALUE: on both sides
-assert_json() {
-	local side
-	for side in server client; do
-		assertEquals "$2 of $1.$side" "$3" "$(json "$1.$side" "$2")"
-	done
-}
-
 test_sizes_and_versions() {
 	local v size
 	for v in 5 6 7 8; do
@@ -36,24 +28,6 @@ test_sizes_and_versions() {
 	done
 	assertEquals server "$(json 5.1.server .role)"
 	assertEquals client "$(json 5.1.client .role)"
-}
-
-# Each side needs a buffer of this size.
-# memory_for GIB: there is so much; else the test is skipped.
-memory_for() {
-	(($(awk '/^MemAvailable/{print $2}' /proc/meminfo) >= $1 << 20)) && return
-	skip "less than $1 GiB of memory are free"
-	return 1
-}
-
-test_gibibyte() {
-	local v
-	memory_for 3 || return 0
-	for v in 5 6 7 8; do
-		talk "$v" -j -a "v$v" : -j -a "v$v" -s 1073741824
-		assert_pair "$v"
-		assert_json "$v" '[.net_api, .size] | @csv' "$v,1073741824"
-	done
 }
 
 test_in_the_lab() {
@@ -80,19 +54,6 @@ test_in_the_lab() {
 
 # Each side needs a buffer of 1 GiB, so the VM gets more memory than usual. Once:
 # all versions move it above, and the smaller sizes in the lab.
-test_gibibyte_in_the_lab() {
-	memory_for 5 || return 0
-	local -x LAB_MEMORY=4096
-	in_lab --fresh '
-		start v8.server "$B/test_connection" -j -p 2020 -t 120 -a v8 server
-		run v8.client "$B/test_connection" -j -p 2020 -t 120 -a v8 \
-			-s 1073741824 client 10.99.0.1
-		reap v8.server
-	' || return 0
-	assert_pair v8
-	assert_json v8 '[.net_api, .size] | @csv' "8,1073741824"
-}
-
 test_channels() {
 	local n
 	with_shim
@@ -322,13 +283,8 @@ test_holes_that_do_not_matter() {
 
 # An independent user of the interface: it has none of this project's headers.
 test_net_driver() {
-	local name flags
-	net_flags
-	helper "$N/net_driver" "${flags[@]}" labs/tests/net_driver.c -ldl -lpthread
-	assertEquals "compiled" 0 $?
-	drive() { # NAME ARGS…
-		start "$1" timeout 120 "$N/net_driver" "${@:2}"
-	}
+	local name
+	build_driver || return
 	# Three at a time: some of its tests only wait.
 	drive lab.5 "$B/libnccl-net-lab.so" 5 all
 	drive lab.6 "$B/libnccl-net-lab.so" 6 all
@@ -340,9 +296,8 @@ test_net_driver() {
 	reap lab.7 lab.8 mixed.8
 	NCCL_LAB_NSOCKS=1 drive sockets.1 "$B/libnccl-net-lab.so" 8 all
 	NCCL_LAB_NSOCKS=8 drive sockets.8 "$B/libnccl-net-lab.so" 8 all
-	drive gibibyte "$B/libnccl-net-lab.so" 8 size 1073741824
-	reap sockets.1 sockets.8 gibibyte
-	for name in lab.{5,6,7,8} mixed.{5,8} sockets.{1,8} gibibyte; do
+	reap sockets.1 sockets.8
+	for name in lab.{5,6,7,8} mixed.{5,8} sockets.{1,8}; do
 		assertEquals "$name: $(out_of "$name") $(err_of "$name")" \
 			0 "$(rc_of "$name")"
 	done
