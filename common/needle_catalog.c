@@ -17,6 +17,8 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define CATALOG_MAGIC	0x4e44434cu /* "NDCL" */
@@ -142,30 +144,36 @@ int needle_catalog_send(const struct needle_catalog *catalog, int sock,
 	return sock_write_exact(sock, &crc, sizeof(crc), deadline, "catalogue");
 }
 
-static int not_a_catalogue(const char *what, unsigned long long got,
-			   unsigned long long wanted)
+static int __attribute__((format(printf, 1, 2)))
+not_a_catalogue(const char *fmt, ...)
 {
-	report_error("run the same build on both sides",
-		     "the peer's catalogue cannot be: %s %llu, expected %llu",
-		     what, got, wanted);
+	char what[96];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(what, sizeof(what), fmt, args);
+	va_end(args);
+	report_error("is it a needle_server of this build?",
+		     "the peer's catalogue cannot be: %s", what);
 	return -EPROTO;
 }
 
 static int check_head(const struct wire_head *head)
 {
 	if (be32toh(head->magic) != CATALOG_MAGIC)
-		return not_a_catalogue("magic", be32toh(head->magic),
-				       CATALOG_MAGIC);
+		return not_a_catalogue("its magic is 0x%08x, not 0x%08x",
+				       be32toh(head->magic), CATALOG_MAGIC);
 	if (be16toh(head->version) != CATALOG_VERSION)
-		return not_a_catalogue("version", be16toh(head->version),
-				       CATALOG_VERSION);
+		return not_a_catalogue("its version is %u, mine is %u",
+				       be16toh(head->version), CATALOG_VERSION);
 	if (be16toh(head->entry_size) != sizeof(struct wire_entry))
-		return not_a_catalogue("entry size", be16toh(head->entry_size),
+		return not_a_catalogue("an entry is %u bytes, not %zu",
+				       be16toh(head->entry_size),
 				       sizeof(struct wire_entry));
 	if (be64toh(head->count) > NEEDLE_CATALOG_MOST)
-		return not_a_catalogue(
-			"count over the limit:", be64toh(head->count),
-			NEEDLE_CATALOG_MOST);
+		return not_a_catalogue("%llu needles are more than %u",
+				       (unsigned long long)be64toh(head->count),
+				       NEEDLE_CATALOG_MOST);
 	return 0;
 }
 
@@ -186,12 +194,8 @@ static int check_entry(const struct needle_catalog *catalog,
 		wrong = "its address range wraps around";
 	if (!wrong)
 		return 0;
-	report_error("run the same build on both sides",
-		     "the peer's catalogue cannot be: volume %u needle %llu: "
-		     "%s",
-		     entry->volume_id, (unsigned long long)entry->needle_id,
-		     wrong);
-	return -EPROTO;
+	return not_a_catalogue("volume %u needle %llu: %s", entry->volume_id,
+			       (unsigned long long)entry->needle_id, wrong);
 }
 // endregion catalog-check
 
@@ -232,7 +236,8 @@ static int receive_entries(struct needle_catalog *catalog, uint64_t count,
 		rc = sock_read_exact(sock, &sent, sizeof(sent), deadline,
 				     "catalogue");
 	if (!rc && be32toh(sent) != crc)
-		rc = not_a_catalogue("CRC-32C", be32toh(sent), crc);
+		rc = not_a_catalogue("its CRC-32C is 0x%08x, not 0x%08x",
+				     be32toh(sent), crc);
 	return rc;
 }
 

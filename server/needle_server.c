@@ -197,6 +197,7 @@ int main(int argc, char *argv[])
 	if (rc >= 0)
 		return rc;
 	catch_stop_signals();
+	expect_stop();
 	rc = serve(&opt, &owner, &memory);
 	report_step("deregister the memory, deallocate the PD, close the "
 		    "device");

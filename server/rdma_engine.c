@@ -118,6 +118,7 @@ int main(int argc, char *argv[])
 	if (rc >= 0)
 		return rc;
 	catch_stop_signals();
+	expect_stop();
 	raise_fd_limit();
 	if (opt.token_file && engine_auth_load(&e.service.auth, opt.token_file))
 		return 1;

@@ -52,7 +52,7 @@ in_lab() {
 # build_helpers: spy.so and peer, into $B
 build_helpers() {
 	helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c &&
-		helper "$B/peer" -O2 labs/tests/peer.c
+		helper "$B/peer" -O2 labs/tests/peer.c -lisal
 }
 
 rc_of() { cat "$T/$1.rc" 2>/dev/null || echo none; }

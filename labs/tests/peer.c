@@ -12,10 +12,14 @@
  *	handles[,magic=X][,version=X][,api=X][,count=X][,length=X]
  *	                         之后用 fill=128 作 handle
  *	deal[,magic=X][,version=X][,mode=X][,size=X][,iters=X][,text=X]
+ *	catalog[,magic=X][,version=X][,entry=X][,count=X]
+ *	needle[,id=X][,addr=X][,rkey=X][,size=X]
+ *	crc[=X]                  之前所有 needle 的 CRC-32C，或 X
  *	text=TEXT（原样）          fill=N（N 个 'A'）
  * 以及怎样发：
  *	cut=N      只发前 N 个字节        trickle=MS  一次一个字节，隔 MS 毫秒
  *	close      发完立即关闭           reset       发完以 RST 关闭
+ *	hear=N     关闭之前先收满 N 个字节
  *	record=F   把收到的字节写进文件 F
  * 没有 close 或 reset 时，一直读到对方关闭为止（最多 30 秒）。
  *
@@ -23,6 +27,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <isa-l/crc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -37,7 +42,9 @@
 struct talk {
 	uint8_t bytes[1 << 17];
 	size_t size;
+	size_t needles; /* 从这里起 */
 	size_t cut;
+	size_t hear;
 	int trickle_ms;
 	int close;
 	int reset;
@@ -107,6 +114,35 @@ static int is(const char *item, const char *name)
 	return !strncmp(item, name, n) && (!item[n] || strchr(",=", item[n]));
 }
 
+/* needle_catalog.h 说的那样；全部 needle 都在 volume 9，cookie 是 7。*/
+static int put_catalog(struct talk *t, const char *item)
+{
+	if (is(item, "catalog")) {
+		put(t, number(item, "magic", 0x4e44434c), 4);
+		put(t, number(item, "version", 1), 2);
+		put(t, number(item, "entry", 40), 2);
+		put(t, number(item, "count", 1), 8);
+		t->needles = t->size;
+	} else if (is(item, "needle")) {
+		put(t, 9, 4);
+		put(t, number(item, "id", 1), 8);
+		put(t, 7, 4);
+		put(t, number(item, "addr", 0x1000), 8);
+		put(t, number(item, "rkey", 0x1234), 4);
+		put(t, number(item, "size", 13), 8);
+		put(t, 0, 4);
+	} else if (is(item, "crc")) {
+		const char *wrong = strchr(item, '=');
+		uint32_t right = ~crc32_iscsi(t->bytes + t->needles,
+					      (int)(t->size - t->needles), ~0u);
+
+		put(t, wrong ? strtoul(wrong + 1, NULL, 0) : right, 4);
+	} else {
+		return 0;
+	}
+	return 1;
+}
+
 static void add(struct talk *t, const char *item)
 {
 	const char *value = strchr(item, '=');
@@ -139,6 +175,8 @@ static void add(struct talk *t, const char *item)
 		put(t, number(item, "size", 24), 8);
 		put(t, number(item, "iters", 1), 8);
 		put(t, number(item, "text", 0), 1);
+	} else if (put_catalog(t, item)) {
+		return;
 	} else if (is(item, "text")) {
 		memcpy(t->bytes + t->size, value, strlen(value));
 		t->size += strlen(value);
@@ -147,6 +185,8 @@ static void add(struct talk *t, const char *item)
 		t->size += strtoul(value, NULL, 0);
 	} else if (is(item, "cut")) {
 		t->cut = strtoul(value, NULL, 0);
+	} else if (is(item, "hear")) {
+		t->hear = strtoul(value, NULL, 0);
 	} else if (is(item, "trickle")) {
 		t->trickle_ms = atoi(value);
 	} else if (is(item, "record")) {
@@ -217,8 +257,11 @@ static void hear(const struct talk *t, int sock)
 	char data[4096];
 	ssize_t n;
 
-	while (!t->close && !t->reset &&
-	       (n = recv(sock, data, sizeof(data), 0)) > 0) {
+	for (size_t heard = 0; heard < t->hear || (!t->close && !t->reset);
+	     heard += (size_t)n) {
+		n = recv(sock, data, sizeof(data), 0);
+		if (n <= 0)
+			break;
 		if (to)
 			fwrite(data, 1, (size_t)n, to);
 		if (to)

@@ -247,6 +247,88 @@ test_node_killed_in_the_middle() {
 	assert_in "$(err_of engine)" 'the node has closed the connection'
 }
 
+# What a node says before its catalogue, and the catalogue's items: NAME ITEM…
+LIES='magic catalog,magic=1 needle crc
+version catalog,version=2 needle crc
+entry catalog,entry=39 needle crc
+most catalog,count=16777217
+twice catalog,count=2 needle needle crc
+order catalog,count=2 needle,id=2 needle crc
+wraps catalog needle,addr=0xfffffffffffffff8 crc
+crc catalog needle crc=1
+gone catalog,count=2 needle hear=63 close
+reset catalog,count=1000000 needle hear=63 reset'
+export LIES
+
+# A node that lies is hung up on, each time; then comes one that does not.
+test_node_that_lies() {
+	local name
+	on_engine '
+		# So few one after another: each time the engine waits longer.
+		while mapfile -n 4 -t some && ((${#some[@]})); do
+			start_engine "engine.${some[0]%% *}" -r 1
+			for lie in "${some[@]}"; do
+				read -r name items <<<"$lie"
+				# shellcheck disable=SC2086 # many items
+				start "$name" "$B/peer" listen 18515 hello con,gid=::ffff:10.99.0.1 \
+					sync $items
+				reap "$name"
+			done
+			peer "asked.$name" start=9,1,7 answer
+			stop "engine.${some[0]%% *}"
+		done <<<"$LIES"
+		start_engine engine -r 1
+		# It goes silent where the catalogue should come, and is waited for
+		# in vain; or says more than that; or the READ does not find its QP.
+		start silent "$B/peer" listen 18515 hello con,gid=::ffff:10.99.0.1 sync catalog
+		peer asked.silent start=9,1,7 answer ping answer
+		reap silent
+		start more "$B/peer" listen 18515 hello con,gid=::ffff:10.99.0.1 \
+			sync catalog needle crc text=more
+		await connected_or_ended engine "${pids[engine]}"
+		reap more
+		start huge "$B/peer" listen 18515 hello con,gid=::ffff:10.99.0.1,qpn=0xffff \
+			sync catalog,count=2 needle,size=0x4000000000000000 \
+			needle,id=2 crc
+		times=2 await connected_or_ended engine "${pids[engine]}"
+		peer asked.huge start=9,1,7 answer start=9,2,7 answer ping answer
+		reap huge
+		node node
+		times=3 await connected_or_ended engine "${pids[engine]}"
+		client good read 9 1 7
+		stop engine node
+	' || return 0
+	assert_done good node more huge silent
+	# One error for each lie, and none for the stop.
+	assertEquals 'errors' '4 4 2 2' "$(grep -c '^error: ' \
+		"$T"/engine.{magic,twice,gone}.err "$T/engine.err" |
+		cut -d: -f2 | xargs)"
+	while read -r name want; do
+		assert_in "$(err_of "$name")" "^error: .*$want"
+	done <<-'END'
+		engine.magic its magic is 0x00000001, not 0x4e44434c
+		engine.magic its version is 2, mine is 1
+		engine.magic an entry is 39 bytes, not 40
+		engine.magic 16777217 needles are more than 16777216
+		engine.twice volume 9 needle 1: it is there twice, or not in order
+		engine.twice volume 9 needle 1: its address range wraps around
+		engine.twice its CRC-32C is 0x00000001, not 0x[0-9a-f]{8}
+		engine.gone reading the peer's catalogue: the peer closed
+		engine reading the peer's catalogue: nothing came before the deadline
+		engine READ of 13 bytes at 0x1000 on QP .* rxe0 has no QP 65535
+	END
+	assert_in "$(err_of engine)" 'the node says what it should not'
+	for name in asked.most asked.crc asked.reset asked.silent; do
+		assert_refused "$name" 1 network true 'Network timeout after'
+	done
+	assert_refused asked.huge 1 capacity true 'requested 4611686018427387904'
+	assert_refused asked.huge 2 network true 'Network timeout after'
+	assert_answer asked.huge 3 Pong .data.client_timestamp_ns 7
+	for name in engine.magic engine.twice engine.gone engine; do
+		assertEquals "$name" 0 "$(rc_of "$name")"
+	done
+}
+
 # No node: what needs it waits for it, but not for ever; the rest is answered.
 test_no_node() {
 	on_engine '

@@ -26,7 +26,8 @@ build_ucx() {
 	"${CC:-cc}" "${flags[@]}" -o "$N/ucx_driver" labs/tests/ucx_driver.c \
 		"${ucx[@]}" &
 	jobs+=("$!")
-	"${CC:-cc}" -O2 -g -Wall -D_GNU_SOURCE -o "$N/peer" labs/tests/peer.c &
+	"${CC:-cc}" -O2 -g -Wall -D_GNU_SOURCE -o "$N/peer" labs/tests/peer.c \
+		-lisal &
 	jobs+=("$!")
 	"${CC:-cc}" "${flags[@]}" -o "$N/unit_ucx" labs/tests/unit_ucx.c \
 		"$B/librdma_common.a" -lcrypto &
