@@ -385,7 +385,7 @@ test_socket() {
 		node node
 		start_engine first
 		stat -c "%a %F" "$sock" >"$T/stat"
-		run second "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -d rxe1
+		run second timeout 20 "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -d rxe1
 		client ping ping
 		# A name that somebody else made in its place is not removed.
 		kill -KILL "${pids[first]}"
@@ -401,7 +401,7 @@ test_socket() {
 		reap fourth
 		ls /tmp/engine.sock* >>"$T/none" 2>&1
 		echo precious >"$sock"
-		run file "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -d rxe1
+		run file timeout 20 "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -d rxe1
 		cat "$sock" >"$T/precious"
 		rm "$sock"
 		# Many at once: one gets it.
@@ -413,7 +413,7 @@ test_socket() {
 		client ping3 ping
 		for i in 1 2 3 4 5 6; do kill "${pids[race$i]}" 2>/dev/null; done
 		reap race1 race2 race3 race4 race5 race6
-		run nowhere "$B/rdma_engine" -s /nowhere/x -p 10.99.0.1 -d rxe1
+		run nowhere timeout 20 "$B/rdma_engine" -s /nowhere/x -p 10.99.0.1 -d rxe1
 		stop node
 	' || return 0
 	assertEquals "600 socket" "$(cat "$T/stat")"
