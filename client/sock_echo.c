@@ -187,7 +187,7 @@ static int await_object(struct endpoint *ep)
 	char byte;
 	ssize_t n;
 
-	if (rc == -EINTR && ep->opt->server)
+	if (rc == -EINTR && stop_is_expected())
 		return rc;
 	if (rc) {
 		report_error("is the peer running, and not stopped? --timeout "

@@ -219,6 +219,7 @@ static int server(const struct echo_options *opt, struct echo_outcome *out)
 	struct server s = { .opt = opt, .limits = limits_of(opt) };
 	int rc;
 
+	expect_stop(); /* 有序的结束，不必为每个 client 各说一遍 */
 	report_step("make a UCX %s context and a worker", ucx_version());
 	rc = ucx_open(&s.worker, opt->busy);
 	if (rc)

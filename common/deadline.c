@@ -21,10 +21,10 @@
 
 /*
  * 信号处理函数里只允许做 async-signal-safe 的事，最稳妥的就是写一个
- * sig_atomic_t 标志。这是全项目除日志级别外唯一的文件级可变状态。
+ * sig_atomic_t 标志。全项目除日志级别外，文件级的可变状态只有这里的两个。
  */
 static volatile sig_atomic_t stop_signal;
-static bool expected;
+static bool expected; /* 停下是正常的结束：main 开始时说一次 */
 
 int64_t now_ns(void)
 {

@@ -54,7 +54,8 @@ bool stop_requested(void);
 
 /*
  * This program serves until it is stopped: a stop that cuts a transfer short is
- * no failure to report (tcp_sync.c), only -EINTR.
+ * no failure. Who reports waits asks stop_is_expected() first, and then only
+ * returns -EINTR.
  */
 void expect_stop(void);
 bool stop_is_expected(void);

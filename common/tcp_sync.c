@@ -126,9 +126,9 @@ static int wait_failed(int rc, const char *fmt, const char *what)
 {
 	char text[128];
 
-	snprintf(text, sizeof(text), fmt, what);
 	if (rc == -EINTR && stop_is_expected())
 		return rc;
+	snprintf(text, sizeof(text), fmt, what);
 	if (rc == -EINTR)
 		report_error(NULL, "%s: stopped by a signal", text);
 	else if (rc == -ETIMEDOUT)

@@ -144,8 +144,7 @@ static int await(struct ucx_endpoint *ep, struct ucx_op *op, int64_t deadline)
 
 int ucx_report(const struct ucx_endpoint *ep, int rc, const char *what)
 {
-	/* server 收到 Ctrl-C 是正常的结束，不必为每个 client 各说一遍。*/
-	if (rc == -EINTR && ep->listener)
+	if (rc == -EINTR && stop_is_expected())
 		return rc;
 	if (rc == -EINTR)
 		report_error(NULL, "%s: %s: stopped by a signal", ep->peer,

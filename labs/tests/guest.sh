@@ -49,15 +49,27 @@ in_lab() {
 	return 0
 }
 
+# build_peer FOLDER: peer, into it
+build_peer() { helper "$1/peer" -O2 labs/tests/peer.c -lisal; }
+
 # build_helpers: spy.so and peer, into $B
 build_helpers() {
-	helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c &&
-		helper "$B/peer" -O2 labs/tests/peer.c -lisal
+	helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c && build_peer "$B"
 }
 
 rc_of() { cat "$T/$1.rc" 2>/dev/null || echo none; }
 out_of() { cat "$T/$1.out"; }
 err_of() { cat "$T/$1.err"; }
+
+# assert_clean [PATTERN]: no report of a sanitizer (nor PATTERN) in this test, and
+# nobody ended with a report's code
+# shellcheck disable=SC2120 # the pattern is optional
+assert_clean() {
+	assert_not_in "$(cat "$T"/*.err)" \
+		"ERROR: AddressSanitizer|LeakSanitizer|runtime error${1:+|$1}"
+	assertEquals 'exit codes of reports' '' \
+		"$(grep -lx '99\|134\|139\|9' "$T"/*.rc)"
+}
 
 # json NAME FILTER: of the result that program NAME printed
 json() { jq -r "$2" "$T/$1.out"; }

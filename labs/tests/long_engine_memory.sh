@@ -27,13 +27,6 @@ on_sanitized() {
 	on_engine "$1"
 }
 
-# assert_clean: no report in this test, and nobody ended with a report's code
-assert_clean() {
-	assert_not_in "$(cat "$T"/*.err)" \
-		'ERROR: AddressSanitizer|LeakSanitizer|runtime error'
-	assertEquals "exit codes of reports" "" "$(grep -lx '99\|134\|139' "$T"/*.rc)"
-}
-
 # assert_rc_0 NAME…: whatever it said
 assert_rc_0() {
 	local name

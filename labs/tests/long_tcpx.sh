@@ -27,6 +27,8 @@ test_gibibyte() {
 	done
 }
 
+# So the VM gets more memory than usual. Once: all versions move it above, and the
+# smaller sizes in the lab.
 test_gibibyte_in_the_lab() {
 	memory_for 5 || return 0
 	local -x LAB_MEMORY=4096

@@ -5,7 +5,7 @@
 # shellcheck source=labs/tests/guest.sh
 . "$ROOT/labs/tests/guest.sh"
 
-# compile OUTPUT SOURCE… [-- FLAG…]
+# compile OUTPUT SOURCE… [FLAG…]
 compile() {
 	"${CC:-cc}" -std=gnu11 -O1 -g -Wall -Wextra -Werror -Wshadow \
 		-Wconversion -Wno-sign-conversion -D_GNU_SOURCE -Icommon -o "$@"

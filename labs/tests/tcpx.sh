@@ -38,7 +38,7 @@ build_net() {
 	done
 	helper "$N/net_misuse" "${flags[@]}" labs/tests/net_misuse.c &
 	jobs+=("$!")
-	helper "$N/peer" -O2 labs/tests/peer.c -lisal &
+	build_peer "$N" &
 	jobs+=("$!")
 	for job in "${jobs[@]}"; do
 		wait "$job" || rc=1

@@ -11,8 +11,8 @@
 
 # build_property MATCHER OUTPUT: the comparison with UCX, around that matcher
 build_property() {
-	compile "$2" labs/tests/tag_property.c "$1" common/arguments.c common/report.c -lucp \
-		-lucs 2>"$T/cc.err"
+	compile "$2" labs/tests/tag_property.c "$1" common/arguments.c \
+		common/report.c -lucp -lucs 2>"$T/cc.err"
 }
 
 # property OUTPUT-NAME ARG…: $said and $rc

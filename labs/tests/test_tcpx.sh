@@ -52,8 +52,6 @@ test_in_the_lab() {
 	done
 }
 
-# Each side needs a buffer of 1 GiB, so the VM gets more memory than usual. Once:
-# all versions move it above, and the smaller sizes in the lab.
 test_channels() {
 	local n
 	with_shim

@@ -26,8 +26,7 @@ build_ucx() {
 	"${CC:-cc}" "${flags[@]}" -o "$N/ucx_driver" labs/tests/ucx_driver.c \
 		"${ucx[@]}" &
 	jobs+=("$!")
-	"${CC:-cc}" -O2 -g -Wall -D_GNU_SOURCE -o "$N/peer" labs/tests/peer.c \
-		-lisal &
+	build_peer "$N" &
 	jobs+=("$!")
 	"${CC:-cc}" "${flags[@]}" -o "$N/unit_ucx" labs/tests/unit_ucx.c \
 		"$B/librdma_common.a" -lcrypto &
