@@ -291,8 +291,8 @@ check_kvm() {
 }
 
 check_kernel() {
-	if [[ -s $cache/kernel/version ]]; then
-		report "kernel for the VM" ok "$(<"$cache/kernel/version") in $cache"
+	if [[ -s $cache/kernel-host/version ]]; then
+		report "kernel for the VM" ok "$(<"$cache/kernel-host/version") in $cache"
 	elif compgen -G "/lib/modules/$(uname -r)/kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko*" >/dev/null &&
 		[[ -r /boot/vmlinuz-$(uname -r) ]]; then
 		report "kernel for the VM" ok "this host's own"
@@ -309,7 +309,7 @@ check_disk() {
 	free=$(($(stat -f -c '%a * %S' "$dir") / 1048576))
 	if [[ ! -w $dir ]]; then
 		report "cache" bad "$dir may not be written" "set RDMA_LAB_CACHE to a directory of yours"
-	elif [[ $free -lt 600 && ! -s $cache/kernel/version ]] || [[ $free -lt 300 ]]; then
+	elif [[ $free -lt 600 && ! -s $cache/kernel-host/version ]] || [[ $free -lt 300 ]]; then
 		report "cache" bad "only $free MiB free in $dir" "make room, or set RDMA_LAB_CACHE"
 	else
 		report "cache" ok "$cache, $free MiB free"

@@ -2,21 +2,50 @@
 # SPDX-License-Identifier: MIT
 #
 # kernel.sh - a kernel with Soft-RoCE for the VM, unpacked into the cache.
-# Sourced by labs/lab. Gives $cache/kernel/{vmlinux,version,modules/NN-*.ko}.
-# Nothing is installed: Debian's package is downloaded and taken apart.
+# Sourced by labs/lab. Gives $kernel/{vmlinux,version,modules/NN-*.ko}.
+# Nothing is installed: Debian's packages are downloaded and taken apart.
 
 : "${root:?}" "${cache:?}" "${tools:?}"
+kernel=''
 
 # In the order in which the guest loads them, dependencies come by themselves.
 guest_modules=(virtio_pci virtio_console 9pnet_virtio 9p overlay crc32_generic
 	crc32_pclmul rdma_rxe ib_uverbs rdma_ucm ib_umad veth dummy 8021q af_packet sch_netem
 	sch_prio sch_tbf sch_htb cls_u32 nf_tables nft_counter nft_limit)
 
+# Debian's releases, by their names; "host" is this host's own kernel or what its
+# apt offers, and anything else a folder: one with .deb files, or a root.
+kernel_names='bookworm|trixie|sid'
+
+# choose_kernel: sets $kernel, the folder for the kernel that is asked for: by
+# LAB_KERNEL (--kernel sets it), or else as the VM in $run was asked for.
+choose_kernel() {
+	local name=${LAB_KERNEL:-}
+	[[ $name || ! -s $run/kernel ]] || name=$(<"$run/kernel")
+	LAB_KERNEL=${name:-host}
+	case $LAB_KERNEL in
+	host | bookworm | trixie | sid) kernel=$cache/kernel-$LAB_KERNEL ;;
+	/*)
+		[[ -d $LAB_KERNEL ]] || die 2 "there is no folder $LAB_KERNEL for --kernel" "a folder with the kernel's .deb files, or with boot/ and lib/modules/"
+		kernel=$cache/kernel-$(sha256sum <<<"$LAB_KERNEL" | head -c8)
+		;;
+	*) die 2 "there is no kernel \"$LAB_KERNEL\"" "--kernel ${kernel_names//|/, }, host or the full path of a folder" ;;
+	esac
+}
+
+# image_of DIR VERSION: where Debian, Ubuntu and Arch put it
+image_of() {
+	local image
+	for image in "$1/boot/vmlinuz-$2" "$1/lib/modules/$2/vmlinuz"; do
+		[[ ! -r $image ]] || { echo "$image" && return; }
+	done
+}
+
 # kernel_in DIR: the newest version in DIR that can run the lab, or nothing
 kernel_in() {
 	local v
 	while read -r v; do
-		if [[ -r $1/boot/vmlinuz-$v ]] && compgen -G \
+		if [[ $(image_of "$1" "$v") ]] && compgen -G \
 			"$1/lib/modules/$v/kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko*" >/dev/null; then
 			echo "$v"
 			return
@@ -24,35 +53,85 @@ kernel_in() {
 	done < <(cd "$1/lib/modules" 2>/dev/null && printf '%s\n' * | sort -rV)
 }
 
-# The package's name is found through the metapackage; Ubuntu cuts the modules
-# into several packages.
+# kernel_packages: what holds the kernel and its modules, found through the
+# metapackage; Ubuntu and Debian's newer releases cut it into several packages.
 kernel_packages() {
-	local meta v
+	local meta
 	for meta in linux-image-amd64 linux-image-generic; do
-		v=$(apt-cache depends "$meta" 2>/dev/null |
-			awk '!seen && sub(/.*Depends: linux-image-/, "") && /^[0-9]/ { print $1; seen = 1 }') || true
-		case $meta:$v in
-		*:) ;;
-		linux-image-amd64:*) echo "linux-image-$v" && return ;;
-		*) echo "linux-image-$v linux-modules-$v linux-modules-extra-$v" && return ;;
-		esac
-	done
+		apt-cache depends --recurse -i "$meta" 2>/dev/null |
+			grep -E '^linux-(image|binary|modules|modules-extra)-[0-9]' |
+			grep -v unsigned | sort -u | grep . && return
+	done || true
 }
 
-# fetch_kernel DIR: download and unpack into DIR
+# own_lists RELEASE: lets apt look at Debian's RELEASE, whatever this host is, with
+# lists of our own that need no root.
+own_lists() {
+	local dir=$cache/apt-$1 mirror
+	local keys=/usr/share/keyrings/debian-archive-keyring.gpg
+	[[ -r $keys ]] || die 77 "Debian's keys are missing: $keys" "install the package debian-archive-keyring, or choose --kernel host"
+	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 2>/dev/null | head -n1) || true
+	mkdir -p "$dir"/{lists,archives}/partial
+	echo "deb [signed-by=$keys] ${mirror:-http://deb.debian.org/debian} $1 main" >"$dir/sources.list"
+	# A mirror that is behind is good enough for a guest.
+	cat >"$dir/apt.conf" <<-END
+	Dir::Etc::SourceList "$dir/sources.list";
+	Dir::Etc::SourceParts "/dev/null";
+	Dir::Etc::Preferences "/dev/null";
+	Dir::Etc::PreferencesParts "/dev/null";
+	Dir::State::Lists "$dir/lists";
+	Dir::State::Status "/dev/null";
+	Dir::Cache "$dir";
+	Acquire::Languages "none";
+	Acquire::Check-Valid-Until "false";
+	APT::Sandbox::User "root";
+	END
+	export APT_CONFIG=$dir/apt.conf
+	apt-get -qq update 2>"$dir/said" || die 77 "Debian's list of packages of $1 could not be fetched: $(tail -n1 "$dir/said")" "is there a network? then again"
+}
+
+# room_for MIB WHAT: ends if the cache's disk has less
+room_for() {
+	local free
+	free=$(($(stat -f -c '%a * %S' "$cache") / 1048576))
+	((free >= $1)) || die 1 "$2 needs $1 MiB in $cache, and $free are free" "make room there, or set RDMA_LAB_CACHE to a folder with more"
+}
+
+# fetch_kernel DIR: with apt, what $LAB_KERNEL names, into DIR; what is there is
+# not fetched again
 fetch_kernel() {
-	local packages options=()
-	packages=$(kernel_packages)
-	[[ $packages ]] || die 77 "no kernel with rdma_rxe here, and apt knows of none" "apt-get update, as root"
-	note "fetching the kernel: $packages (about 70 MB, once)"
-	[[ $UID != 0 ]] || options=(-o APT::Sandbox::User=root)
-	# shellcheck disable=SC2086 # a list of names
-	(cd "$1" && apt-get -qq "${options[@]}" download $packages >&2) ||
-		die 77 "the kernel package could not be downloaded" "apt-get update, as root; is there a network?"
+	local packages fetched unpacked
+	need_tool apt-get apt
+	if [[ $LAB_KERNEL != host ]]; then
+		own_lists "$LAB_KERNEL"
+	elif [[ ! $(kernel_packages) ]]; then
+		# no lists, as in a container; any Debian kernel will do
+		own_lists "$(sed -n 's/^VERSION_CODENAME=\(bookworm\|trixie\|sid\)$/\1/p' /etc/os-release | grep . || echo trixie)"
+	fi
+	mapfile -t packages < <(kernel_packages)
+	[[ ${packages[0]:-} ]] || die 77 "no kernel with rdma_rxe here, and apt knows of none" "apt-get update, as root; or --kernel ${kernel_names//|/, }"
+	read -r fetched unpacked < <(apt-cache show --no-all-versions "${packages[@]}" |
+		awk '/^Size:/ { f += $2 } /^Installed-Size:/ { u += $2 } END { print int(f / 1e6), int(u / 1024) }')
+	room_for $((fetched + unpacked + 300)) "the kernel"
+	note "fetching the kernel: ${packages[*]} ($fetched MB, once)"
+	mkdir -p "$1"
+	(cd "$1" && apt-get -qq -o APT::Sandbox::User=root download "${packages[@]}" >"$1/said" 2>&1) ||
+		die 77 "the kernel could not be downloaded: $(tail -n1 "$1/said")" "is there a network? then again: what has come is kept"
+}
+
+# unpack_debs DIR OUT: without what no VM needs
+unpack_debs() {
+	local deb
+	mkdir -p "$2"
 	for deb in "$1"/*.deb; do
-		dpkg-deb -x "$deb" "$1"
-		rm -f "$deb"
+		dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$2" --exclude='*/drivers/gpu' \
+			--exclude='*/drivers/media' --exclude='*/kernel/sound' 2>"$2/said" || {
+			room_for 50 "the kernel"
+			die 1 "$deb could not be unpacked: $(head -n1 "$2/said")" "labs/lab clean-cache, then again"
+		}
 	done
+	# depmod and modprobe look into lib/
+	[[ -e $2/lib || ! -d $2/usr/lib ]] || ln -s usr/lib "$2/lib"
 }
 
 u32_at() { od -An -tu4 -j"$2" -N4 "$1" | tr -d ' '; }
@@ -72,7 +151,7 @@ unpack_vmlinux() {
 	02214c18) how=(lz4 -dc) ;;
 	*) die 77 "the kernel $1 is compressed in an unknown way" "report it" ;;
 	esac
-	command -v "${how[0]}" >/dev/null || die 77 "${how[0]} is needed to unpack the kernel" "apt-get install ${how[0]/xz/xz-utils}"
+	command -v "${how[0]}" >/dev/null || die 77 "${how[0]} is needed to unpack the kernel" "sudo labs/deps.sh lab"
 	tail -c "+$((offset + 1))" "$1" | head -c $((length - 4)) | "${how[@]}" >"$2" 2>/dev/null || true
 	[[ $(head -c4 "$2" | tail -c3) == ELF ]] || die 77 "the kernel $1 could not be unpacked" "report it"
 }
@@ -81,7 +160,7 @@ unpack_vmlinux() {
 copy_modules() {
 	local file to i=0
 	mkdir -p "$3"
-	[[ -e $1/lib/modules/$2/modules.dep ]] || depmod -b "${1:-/}" "$2"
+	[[ -e $1/lib/modules/$2/modules.dep ]] || depmod -b "${1:-/}" "$2" 2>/dev/null
 	for m in "${guest_modules[@]}"; do
 		modprobe -d "${1:-/}" -S "$2" --show-depends "$m" 2>/dev/null | sed -n 's/^insmod \([^ ]*\).*/\1/p' || true
 	done | awk '!seen[$0]++' | while read -r file; do
@@ -98,31 +177,35 @@ copy_modules() {
 	compgen -G "$3/*-rdma_rxe.ko" >/dev/null || die 77 "no rdma_rxe in kernel $2" "report it"
 }
 
-# get_kernel: fill $cache/kernel if it is empty or was made for other modules.
-# The caller holds the cache lock.
+# get_kernel: fill $kernel if it is empty or was made for other modules. The caller
+# holds the cache lock.
 get_kernel() {
-	local work root version
-	[[ ! -s $cache/kernel/version || $(cat "$cache/kernel/wanted" 2>/dev/null) != "${guest_modules[*]}" ]] || return 0
+	local work root='' version debs=''
+	[[ ! -s $kernel/version || $(cat "$kernel/wanted" 2>/dev/null) != "${guest_modules[*]}" ]] || return 0
 	[[ $(uname -m) == x86_64 ]] || die 77 "the lab VM is made for x86_64, this is $(uname -m)" "use native Soft-RoCE: labs/rxe.sh setup"
 	need_tool modprobe kmod
 	work=$(mktemp -d "$cache/new.XXXXXX")
 	undo+=("rm -rf '$work'")
-	root='' version=$(kernel_in '')
-	if [[ ! $version ]]; then
-		need_tool apt-get apt
-		root=$work/deb
-		mkdir "$root"
-		fetch_kernel "$root"
-		version=$(kernel_in "$root")
-		[[ $version ]] || die 77 "the downloaded kernel has no rdma_rxe" "report it"
+	if [[ $LAB_KERNEL == /* ]]; then
+		root=$LAB_KERNEL
+		! compgen -G "$root/*.deb" >/dev/null || debs=$root
+	elif [[ $LAB_KERNEL != host || ! $(kernel_in '') ]]; then
+		debs=$cache/debs-$LAB_KERNEL
+		(fetch_kernel "$debs") # with an APT_CONFIG of its own
 	fi
+	if [[ $debs ]]; then
+		root=$work/root
+		unpack_debs "$debs" "$root"
+	fi
+	version=$(kernel_in "$root")
+	[[ $version ]] || die 77 "no kernel with rdma_rxe in ${debs:-$root}" "choose another: --kernel ${kernel_names//|/, }"
 	mkdir "$work/kernel"
 	copy_modules "$root" "$version" "$work/kernel/modules"
-	unpack_vmlinux "$root/boot/vmlinuz-$version" "$work/kernel/vmlinux"
+	unpack_vmlinux "$(image_of "$root" "$version")" "$work/kernel/vmlinux"
 	echo "${guest_modules[*]}" >"$work/kernel/wanted"
 	echo "$version" >"$work/kernel/version"
-	rm -rf "$cache/kernel"
-	mv "$work/kernel" "$cache/kernel"
+	rm -rf "$kernel" "$cache"/{debs,apt}-*
+	mv "$work/kernel" "$kernel"
 	rm -rf "$work"
 }
 
@@ -134,7 +217,7 @@ make_initrd() {
 	undo+=("rm -rf '$dir'")
 	mkdir "$dir/bin"
 	cp "$busybox" "$dir/bin/busybox"
-	cp -r "$cache/kernel/modules" "$dir/modules"
+	cp -r "$kernel/modules" "$dir/modules"
 	cp "$tools/agent" "$dir/agent"
 	cp "$root/labs/rxe.sh" "$dir/rxe.sh"
 	sed 's|^/||' "$cache/hot.list" >"$dir/hot.list"
@@ -154,7 +237,7 @@ kvm_works() {
 	if [[ ! -e $answer ]]; then
 		rm -f "$cache"/kvm-*
 		exec {probe}< <(exec "$tools/ctl" tie $$ qemu-system-x86_64 -nodefaults -no-reboot -display none \
-			-accel kvm -cpu host -m 256 -bios qboot.rom -kernel "$cache/kernel/vmlinux" \
+			-accel kvm -cpu host -m 256 -bios qboot.rom -kernel "$kernel/vmlinux" \
 			-append 'earlyprintk=ttyS0 panic=-1' -serial stdio </dev/null 2>/dev/null)
 		IFS= read -r -t 2 -n1 -u "$probe" byte || byte=
 		kill -KILL $! 2>/dev/null || true

@@ -6,7 +6,8 @@
 #
 # A VM lives in a directory RUNDIR:
 #	pid		QEMU's process id
-#	ready		"role accel memory", written when sessions can start
+#	ready		"role accel memory CPUs version", written when sessions can start
+#	kernel		what kernel was asked for; it outlives the VM, until "down"
 #	console		what the guest's kernel says
 #	ctl.sock	the agent's control port (ctl.c speaks there)
 #	s0 ... s15	its session ports, sN.lock is held by the attach that uses sN
@@ -51,7 +52,7 @@ state_key() {
 	qemu_args RUNDIR TREE "$1"
 	{
 		qemu-system-x86_64 --version
-		cat "$cache/kernel/version" "$root/labs/rxe.sh" "$root"/labs/vm/{init.sh,agent.[ch],session.c,wire.h,kernel.sh}
+		cat "$kernel/version" "$root/labs/rxe.sh" "$root"/labs/vm/{init.sh,agent.[ch],session.c,wire.h,kernel.sh}
 		hot_fingerprint
 		echo "${qemu[*]} $append"
 		# The saved kernel knows the TSC's frequency.
@@ -90,7 +91,7 @@ qemu_args() {
 
 # boot_from_kernel INITRD: adds it to $qemu
 boot_from_kernel() {
-	qemu+=(-kernel "$cache/kernel/vmlinux" -initrd "$1" -append "$append")
+	qemu+=(-kernel "$kernel/vmlinux" -initrd "$1" -append "$append")
 }
 
 # save_state ROLE FILE: boot to "rxe up and agent waiting", save, end
@@ -121,10 +122,11 @@ save_state() {
 	note "saved $(du -h "$2" | cut -f1) in $((SECONDS - started)) s"
 }
 
-# Keep the two newest states of a role: other trees share this cache.
+# drop_old_states KEPT: all but the two newest that begin so, for other trees share
+# this cache.
 drop_old_states() {
 	local old
-	find "$cache" -maxdepth 1 -name "state-$1-*" -printf '%T@ %p\n' | sort -rn | tail -n +3 |
+	find "$cache" -maxdepth 1 -name "${1##*/}-*" -printf '%T@ %p\n' | sort -rn | tail -n +3 |
 		while read -r _ old; do
 			rm -f "$old"
 		done
@@ -133,26 +135,26 @@ drop_old_states() {
 
 # prepare_start ROLE RUNDIR: sets $qemu to a command that brings the VM up
 prepare_start() {
-	local state
+	local state kept
 	need_tool qemu-system-x86_64 qemu-system-x86
 	mkdir -p "$cache"
+	choose_kernel
 	exec {cache_lock}>"$cache/lock"
 	flock "$cache_lock"
 	get_kernel
 	need_hot_list
 	if [[ $1 == counted ]]; then accel=tcg; else choose_accel; fi
 	choose_size "$1"
-	state=$cache/state-$1
-	[[ $1 == counted ]] || state=$cache/state-normal
-	state=$state-$(state_key "${state##*-}")
+	[[ $1 == counted ]] || set -- normal "$2"
+	kept=$cache/state-$1-${kernel##*/kernel-}
+	state=$kept-$(state_key "$1")
 	if [[ $accel == kvm ]]; then
 		make_initrd "$2/initrd" # boots in a second, needs no saved state
 	elif [[ -s $state ]]; then
 		touch "$state"
 	else
-		[[ $1 == counted ]] || set -- normal "$2"
 		save_state "$1" "$state"
-		drop_old_states "$1"
+		drop_old_states "$kept"
 	fi
 	exec {cache_lock}>&-
 	qemu_args "$2" "$root" "$1"
@@ -191,8 +193,11 @@ vm_outdated() {
 	for f in /var/lib/dpkg/status "$tools/agent" "$root/labs/rxe.sh" "$root/labs/vm/init.sh"; do
 		[[ ! $f -nt $run/ready ]] || return 0
 	done
-	return 1
+	other_kernel
 }
+
+# other_kernel: LAB_KERNEL asks for another than the VM runs
+other_kernel() { [[ ${LAB_KERNEL:-} && $LAB_KERNEL != "$(cat "$run/kernel" 2>/dev/null)" ]]; }
 
 vm_sessions() { "$tools/ctl" busy "$run"; }
 
@@ -240,6 +245,7 @@ vm_up() {
 			return 0
 		fi
 		why="restarted, the host's programs or the lab changed,"
+		! other_kernel || why="restarted with another kernel"
 	fi
 	end_vm
 	undo+=("end_vm")
@@ -248,12 +254,13 @@ vm_up() {
 		die 1 "QEMU did not start" "its reason is above"
 	read -r pid <"$run/pid"
 	set_up "$run" "$pid" warm || die 1 "the VM came up but was not usable" "labs/lab doctor; console: $run/console"
-	echo "warm $accel $memory $cpus" >"$run/ready"
+	echo "$LAB_KERNEL" >"$run/kernel"
+	echo "warm $accel $memory $cpus $(<"$kernel/version")" >"$run/ready"
 	undo=()
 	unlock_run
 	took=$(((${EPOCHREALTIME/[.,]/} - begin) / 10000))
 	printf 'lab: VM %s in %d.%02d s (%s, %s MiB, kernel %s)\n' "$why" $((took / 100)) $((took % 100)) \
-		"$accel" "$memory" "$(<"$cache/kernel/version")" >&2
+		"$accel" "$memory" "$(<"$kernel/version")" >&2
 }
 
 vm_down() {
