@@ -511,7 +511,7 @@ as_nobody() {
 make_nobody() {
 	[[ $UID == 0 ]] || { skip "not root, so all the other tests are this test"; return 1; }
 	mkdir -p "$tree/home/cache"
-	cp -r "$cache/kernel-host" "$tree/home/cache"
+	cp -r "$cache/kernel-${LAB_KERNEL:-host}" "$tree/home/cache"
 	chown -R nobody:nogroup "$tree/home"
 	as_nobody test -r "$L" || { skip "nobody may not read $tree"; return 1; }
 }
