@@ -52,13 +52,14 @@ endif
 # libs_NAME: libraries that only this one needs.
 PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
             qp_explain qptrace-report faults needle_server needle \
-            rdma_engine engine_client unix_pingpong
+            rdma_engine engine_client unix_pingpong rxe_facts
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
 sources_tag_lat := client/tag_lat.c
 sources_test_connection := client/test_connection.c
 sources_qp_explain := labs/qp_explain.c
+sources_rxe_facts := labs/rxe_facts.c
 sources_qptrace-report := $(wildcard labs/recorder/report_*.c)
 sources_faults := $(wildcard labs/faults/*.c)
 sources_ucx_echo := client/ucx_echo.c

@@ -52,8 +52,8 @@ static struct explanation check_nothing_asked(const struct accepted *a)
 	    (row && !(a->mask & ~(row->required | row->optional))))
 		return no_idea();
 	return because("state-bit-forgotten", "add IBV_QP_STATE to the mask",
-		       "the mask (%s) lacks IBV_QP_STATE: rxe of Linux 6.12 "
-		       "returns 0, and the QP stays in %s",
+		       "the mask (%s) lacks IBV_QP_STATE: this rxe returns 0, "
+		       "and the QP stays in %s",
 		       qp_mask_text(bits, sizeof(bits), a->mask),
 		       qp_state_name(a->before));
 }

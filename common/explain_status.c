@@ -109,11 +109,11 @@ static const struct explain_status rows[] = {
 	  .side = "the peer's" },
 	{ ROW(RETRY_EXC_ERR), .meaning = "no ACK came after all retries",
 	  .rxe = "after (retry_cnt + 1) x 4.096 us x 2^timeout; never with "
-		 "retry_cnt 7 or timeout 0; 6.1: also when no receive is "
+		 "retry_cnt 7 or timeout 0; also when no receive is "
 		 "posted and rnr_retry is 7",
 	  .causes = "no ACK came back: the peer's QP is gone or in another "
 		    "state, QPN, PSN or GID do not match, UDP port 4791 is "
-		    "blocked, or (rxe of Linux 6.1) no receive was posted",
+		    "blocked, or (rxe) no receive was posted",
 	  .next = "compare QPN, PSN and GID as both sides printed them; see "
 		  "the "
 		  "peer's state with `rdma resource show qp`; if all that "

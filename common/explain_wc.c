@@ -155,7 +155,8 @@ static struct explanation check_peer_state(const struct case_of *c)
 	return why;
 }
 
-/* 连接之后有人改小了网卡的 MTU：小消息照通，大消息一个包也出不去。*/
+/* 连接之后有人改小了网卡的 MTU：小消息照通，大消息一个包也出不去；有的内核只报 flush
+ * （RXE_HIDES_LOCAL_ERRORS）。*/
 static struct explanation check_my_mtu(const struct case_of *c)
 {
 	struct ibv_port_attr port;
@@ -234,9 +235,9 @@ static struct explanation lost_or_no_receive(const struct case_of *c,
 			"it says that it is ready; if not, tcpdump udp "
 			"port 4791 on both sides",
 			"both ends match, so either the peer has no "
-			"receive posted (RNR NAKs have come, and rxe of "
-			"Linux 6.1 counts that wait as lost packets), or "
-			"packets are lost on the way");
+			"receive posted (RNR NAKs have come, and rxe "
+			"counts that wait as lost packets), or packets are "
+			"lost on the way");
 	return because("lost-on-the-way",
 		       "tcpdump udp port 4791 on both sides tells which of the "
 		       "two directions is empty; ping with -s and -M do tells "
@@ -308,8 +309,8 @@ static const struct {
 	    request_recv_length } },
 	{ IBV_WC_LOC_PROT_ERR, { request_inline_read, request_sges } },
 	{ IBV_WC_WR_FLUSH_ERR,
-	  { request_sges, request_inline_read, request_opcode,
-	    check_my_netdev } },
+	  { request_sges, request_inline_read, request_opcode, check_my_netdev,
+	    check_my_mtu } },
 	{ IBV_WC_REM_INV_REQ_ERR,
 	  { request_peer_access, check_mtu, request_peer_recv } },
 	{ IBV_WC_REM_ACCESS_ERR, { request_remote, request_peer_access } },

@@ -65,7 +65,8 @@ enum ready {
 struct fault {
 	const char *name;    /* the symptom's slug */
 	const char *mistake; /* what a person does wrong */
-	const char *saw;     /* extended regex: what the program must see */
+	const char *saw;     /* extended regex: what the program must see,
+				but see elsewhere[] in main.c */
 	const char *cause;   /* the explanation's id, or ids: "one|other" */
 	enum ready ready;
 	void (*run)(struct rig *rig);

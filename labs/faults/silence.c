@@ -53,7 +53,7 @@ static void long_timeout(struct rig *rig)
 		wait_send(rig, 100);
 }
 
-/* 6.1 的重传定时器在 RNR 等待期间也走，于是变成 12；6.12 真的一直等。*/
+/* 规范说一直等；rxe 的重传定时器在 RNR 等待期间也走，于是多半变成 12。*/
 static void rnr_seven(struct rig *rig)
 {
 	rig->a.plan.rnr_retry = 7;

@@ -17,6 +17,7 @@ verbs_names 0
 qp_table_data 0
 qp_table  0
 explain_switch 0
+explain_rxe 0
 explain   0
 explain_net 0
 explain_peer 0

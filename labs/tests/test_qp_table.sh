@@ -21,6 +21,8 @@ oneTimeSetUp() {
 	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/sweep.o" labs/tests/qp_sweep.c
 	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/table.o" \
 		"$SOURCES/common/qp_table.c"
+	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/rxe.o" \
+		"$SOURCES/common/explain_rxe.c"
 	build_sweep "$SWEEP" "$DATA" || fail "cannot build qp_sweep"
 }
 
@@ -28,7 +30,7 @@ oneTimeTearDown() { rm -rf "$sweep"; }
 
 # build_sweep OUT DATA: with the table that DATA holds
 build_sweep() {
-	"${CC:-cc}" "${CFLAGS[@]}" -o "$1" "$sweep"/{sweep,table}.o "$2" \
+	"${CC:-cc}" "${CFLAGS[@]}" -o "$1" "$sweep"/{sweep,table,rxe}.o "$2" \
 		-libverbs
 }
 
