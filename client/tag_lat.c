@@ -125,6 +125,9 @@ static int parse_positional(struct rdma_options *opt, int argc, char *argv[])
 		opt->role = ROLE_CLIENT;
 		if (argc < 2 || !*argv[1])
 			return bad_usage("the server is missing", NULL);
+		what = not_a_server(argv[1]);
+		if (what)
+			return bad_usage(what, argv[1]);
 		opt->server = argv[1];
 		argc--;
 		argv++;

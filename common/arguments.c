@@ -8,11 +8,13 @@
 
 #include "report.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool parse_number(const char *text, uint64_t low, uint64_t high,
 		  uint64_t *value)
@@ -46,6 +48,34 @@ int wrong_usage(const char *next, const char *what, const char *value)
 	report_error(next, "%s%s%s", what, value ? ": " : "",
 		     value ? value : "");
 	return EXIT_USAGE;
+}
+
+/*
+ * 参数写反了（rdma_client rxe1 10.99.0.1）或漏了（rdma_server 18515）：没有设备会
+ * 叫这样的名字，与其等到“no device is named”，不如现在就说出写反的是什么。
+ */
+const char *not_a_device(const char *name)
+{
+	unsigned char address[sizeof(struct in6_addr)];
+	uint64_t n;
+
+	if (inet_pton(AF_INET, name, address) == 1 ||
+	    inet_pton(AF_INET6, name, address) == 1)
+		return "an IP address stands where device_name belongs";
+	if (parse_number(name, 0, UINT64_MAX, &n))
+		return "a number stands where device_name belongs";
+	return NULL;
+}
+
+const char *not_a_server(const char *name)
+{
+	char path[300];
+
+	if (!*name || *name == '.' || strchr(name, '/'))
+		return NULL; /* 不是 sysfs 目录里的一个名字 */
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s", name);
+	return access(path, F_OK) ? NULL
+				  : "a device stands where the server belongs";
 }
 
 const struct number_option *find_number(const struct number_option *numbers,

@@ -28,6 +28,12 @@ const char *wrong_option(int c, char *argv[], const char *short_options,
  */
 int wrong_usage(const char *next, const char *what, const char *value);
 
+/* What stands where a device's name belongs, if it is none: or NULL. */
+const char *not_a_device(const char *name);
+
+/* What stands where a server's name or address belongs: or NULL. */
+const char *not_a_server(const char *name);
+
 /* An option, or an operand, that is a number in [@low, @high]. */
 struct number_option {
 	int option;    /* as getopt_long() returns it; 0: an operand */

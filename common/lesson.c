@@ -73,6 +73,7 @@ static int parse_options(struct lesson *lesson,
 int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 		 int argc, char *argv[])
 {
+	const char *what;
 	uint64_t index;
 	int rc = parse_options(lesson, breaks, argc, argv,
 			       " [device_name] [gid_index]");
@@ -81,8 +82,12 @@ int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 		return rc;
 	if (argc - optind > 2)
 		return bad_usage("too many arguments", argv[optind + 2]);
-	if (optind < argc)
+	if (optind < argc) {
+		what = not_a_device(argv[optind]);
+		if (what)
+			return bad_usage(what, argv[optind]);
 		lesson->config.device_name = argv[optind++];
+	}
 	if (optind < argc) {
 		if (!parse_number(argv[optind], 0, 255, &index))
 			return wrong_usage("see --help",

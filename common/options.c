@@ -80,8 +80,14 @@ const char *options_device(struct rdma_options *opt, int argc, char *argv[],
 	*value = argc > 3 ? argv[3] : NULL;
 	if (argc > 3)
 		return "too many arguments";
-	if (argc > 0)
+	if (argc > 0) {
+		const char *what = not_a_device(argv[0]);
+
+		*value = argv[0];
+		if (what)
+			return what;
 		opt->config.device_name = argv[0];
+	}
 	if (argc > 1) {
 		*value = argv[1];
 		if (!parse_number(argv[1], 1, 65535, &n))
@@ -105,6 +111,9 @@ static int parse_positional(struct rdma_options *opt, int argc, char *argv[])
 		if (argc < 1 || !*argv[0])
 			return bad_usage(opt->role, "the server is missing",
 					 NULL);
+		what = not_a_server(argv[0]);
+		if (what)
+			return bad_usage(opt->role, what, argv[0]);
 		opt->server = argv[0];
 		argc--;
 		argv++;
