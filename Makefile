@@ -13,40 +13,68 @@
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/long_fuzz.sh)
 #   mutants    put each known fault back and see the tests catch it
 #   docs       fill code and real output into the READMEs and docs-zh
-#   deps       install the Debian packages that are missing
+#   deps       install what is missing (apt, dnf or pacman)
 #   lab-up     start the lab VM (where this machine has no RDMA device)
 #   lab-down   stop it
 #   help       print this list
 #
 # Variables: CC, CFLAGS, BUILD=build (the output folder), SANITIZE=1 (ASan and
-# UBSan), V=1 (show the commands).
+# UBSan), V=1 (show the commands), PKG_CONFIG.
 
 BUILD    ?= build
 CPPFLAGS += -D_GNU_SOURCE -Icommon
 CFLAGS   ?= -O2 -g
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion
-ifdef FUZZ
-# Asked for by the target "fuzzers".
+ifdef FUZZ # asked for by the target "fuzzers"
 CC       := clang
+endif
+CC_VERSION := $(shell $(CC) --version 2>/dev/null)
+ifdef FUZZ
 SAN      := -fsanitize=fuzzer-no-link,address,undefined \
             -fno-sanitize-recover=all -fno-omit-frame-pointer
 else ifdef SANITIZE
 SAN      := -fsanitize=address,undefined -fno-sanitize-recover=all \
             -fno-omit-frame-pointer
-else ifneq (,$(findstring Free Software,$(shell $(CC) --version)))
+else ifneq (,$(findstring Free Software,$(CC_VERSION)))
 # One message crosses five of common/'s files: let gcc inline across them. The
 # objects stay ordinary ones, too (for ar and nm).
 LTO      := -flto=auto -ffat-lto-objects
 endif
-COMPILE   = $(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(LTO) $(WARNINGS) $(SAN) \
-            -MMD -MP
-LINK      = $(CC) $(CFLAGS) $(LTO) $(SAN) $(LDFLAGS)
-LDLIBS   := -libverbs -ljansson
+# The compiler, if it is there; what is missing is told when a recipe fails.
+cc        = $(if $(CC_VERSION),$(CC),false)
+or_say    = || { labs/deps.sh --check build $(if $(FUZZ),test) >&2; exit 1; }
+COMPILE   = $(cc) $(CPPFLAGS) $(PKG_FLAGS) -std=gnu11 $(CFLAGS) $(LTO) \
+            $(WARNINGS) $(SAN) -MMD -MP
+LINK      = $(cc) $(CFLAGS) $(LTO) $(SAN) $(LDFLAGS)
+
+# The libraries are asked for where they are used, and not for "make clean". Without
+# pkg-config they are looked for where the compiler looks.
+PKG_CONFIG ?= pkg-config
+# call library,MODULE,WITHOUT-PKG-CONFIG
+library   = $(or $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null),$(2))
+VERBS     = $(call library,libibverbs,-libverbs)
+JANSSON   = $(call library,jansson,-ljansson)
+UCX       = $(call library,ucx,-lucp -lucs)
+CRYPTO    = $(call library,libcrypto,-lcrypto)
+ISAL      = $(call library,libisal,-lisal)
+UUID      = $(call library,uuid,-luuid)
+MSGPACK   = $(call library,msgpack-c,$(call library,msgpack,-lmsgpackc))
+LDLIBS    = $(VERBS) $(JANSSON)
+PKG_FLAGS = $(eval PKG_FLAGS := $$(shell \
+            for m in libibverbs jansson ucx libcrypto libisal uuid msgpack-c msgpack; do \
+            $(PKG_CONFIG) --cflags $$$$m; done 2>/dev/null))$(PKG_FLAGS)
 
 ifndef V
 Q := @
 say = @$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:,echo "  $(1)	$@")
 endif
+
+# What each recipe begins with. "sudo make" leaves files that others may not write.
+may_write = @mkdir -p $(@D) 2>/dev/null; \
+	for f in $(@D) $(wildcard $@ $(@:.o=.d)); do [ -w $$f ] || { \
+	echo "make: $$f may not be written; was it made by sudo make?" >&2; \
+	echo "make: next: sudo rm -r $(BUILD), or make BUILD=other" >&2; \
+	exit 1; }; done
 
 # What each program is made of; common/ comes to all of them as one library.
 # libs_NAME: libraries that only this one needs.
@@ -64,18 +92,17 @@ sources_qptrace-report := $(wildcard labs/recorder/report_*.c)
 sources_faults := $(wildcard labs/faults/*.c)
 sources_ucx_echo := client/ucx_echo.c
 sources_sock_echo := client/sock_echo.c
-libs_ucx_echo := -lucp -lucs -lcrypto
+libs_ucx_echo = $(UCX) $(CRYPTO)
 sources_needle_server := $(wildcard server/needle_*.c)
-libs_needle_server := -lisal
+libs_needle_server = $(ISAL)
 sources_needle := $(wildcard client/needle*.c)
-libs_needle := -lisal
-libs_fuzz_engine_proto := -lmsgpackc
+libs_needle = $(ISAL)
 sources_rdma_engine := server/rdma_engine.c server/engine_options.c
 sources_unix_pingpong := labs/unix_pingpong.c
 sources_engine_client := $(wildcard client/engine_*.c)
-libs_rdma_engine := -lmsgpackc -luuid -lcrypto -lisal
-libs_engine_client := -lmsgpackc -luuid -lcrypto -lisal
-libs_09-rdma-engine := -lmsgpackc -luuid -lcrypto -lisal
+libs_rdma_engine = $(MSGPACK) $(UUID) $(CRYPTO) $(ISAL)
+libs_engine_client = $(libs_rdma_engine)
+libs_09-rdma-engine = $(libs_rdma_engine)
 $(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
 
 # The teaching NCCL net plugin, and one whose handles differ between the API
@@ -91,13 +118,15 @@ test_connection: $(BUILD)/test_connection $(addprefix $(BUILD)/,$(PLUGINS))
 define program
 $(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(sources_$(1))) \
 		$(BUILD)/librdma_common.a
+	$$(may_write)
 	$$(call say,LD)
 	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) \
-		$$(libs_$(1)) $$(LDLIBS)
+		$$(libs_$(1)) $$(LDLIBS) $$(or_say)
 endef
 $(foreach p,$(PROGRAMS) $(LESSONS),$(eval $(call program,$(p))))
 
 $(BUILD)/librdma_common.a: $(patsubst %.c,$(BUILD)/%.o,$(wildcard common/*.c))
+	$(may_write)
 	$(call say,AR)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
@@ -105,10 +134,10 @@ $(BUILD)/librdma_common.a: $(patsubst %.c,$(BUILD)/%.o,$(wildcard common/*.c))
 $(BUILD)/libnccl-net-mixed.so: CPPFLAGS += -DLAB_DIFFERING_HANDLES
 $(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
 		common/nccl_net.h
-	@mkdir -p $(@D)
+	$(may_write)
 	$(call say,SO)
-	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) $(SAN) -fPIC \
-		-fvisibility=hidden -shared -o $@ $(filter %.c,$^)
+	$(Q)$(cc) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) $(SAN) -fPIC \
+		-fvisibility=hidden -shared -o $@ $(filter %.c,$^) $(or_say)
 
 # The recorder is preloaded into anything: it shows nothing but what it wraps, and
 # brings no library along (the program's own libibverbs is the one to talk to).
@@ -118,17 +147,17 @@ TRACE := $(filter-out labs/recorder/report_%,$(wildcard labs/recorder/*.c)) \
          $(wildcard common/qp_table*.c) common/report.c common/verbs_names.c
 $(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h) \
 		labs/recorder/qptrace.map
-	@mkdir -p $(@D)
+	$(may_write)
 	$(call say,SO)
-	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) -O2 $(WARNINGS) -fPIC \
+	$(Q)$(cc) $(CPPFLAGS) $(PKG_FLAGS) -std=gnu11 $(CFLAGS) -O2 $(WARNINGS) -fPIC \
 		-fvisibility=hidden -shared -Wl,-z,defs \
 		-Wl,--version-script=labs/recorder/qptrace.map -o $@ \
-		$(filter %.c,$^)
+		$(filter %.c,$^) $(or_say)
 
 $(BUILD)/%.o: %.c
-	@mkdir -p $(@D)
+	$(may_write)
 	$(call say,CC)
-	$(Q)$(COMPILE) -c -o $@ $<
+	$(Q)$(COMPILE) -c -o $@ $< $(or_say)
 
 .PHONY: rebuild
 rebuild:
@@ -137,11 +166,14 @@ rebuild:
 
 .PHONY: clean
 clean:
-	rm -rf $(BUILD)
+	@rm -rf $(BUILD) 2>/dev/null || { \
+	echo "make: $(BUILD) cannot be removed; was it made by sudo make?" >&2; \
+	echo "make: next: sudo rm -r $(BUILD)" >&2; exit 1; }
 
 # The fuzzers have objects of their own: each is instrumented for libFuzzer.
-libs_fuzz_needle_store := -lisal
-libs_fuzz_needle_catalog := -lisal
+libs_fuzz_needle_store = $(ISAL)
+libs_fuzz_needle_catalog = $(ISAL)
+libs_fuzz_engine_proto = $(MSGPACK)
 FUZZERS := $(patsubst labs/tests/fuzz/%.c,%,$(wildcard labs/tests/fuzz/fuzz_*.c))
 .PHONY: fuzzers
 fuzzers:
@@ -150,16 +182,19 @@ fuzzers:
 .SECONDARY: $(FUZZERS:%=$(BUILD)/labs/tests/fuzz/%.o)
 $(BUILD)/fuzz_%: $(BUILD)/labs/tests/fuzz/fuzz_%.o $(BUILD)/librdma_common.a
 	$(call say,LD)
-	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $^ $(libs_fuzz_$*) $(LDLIBS)
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $^ $(libs_fuzz_$*) $(LDLIBS) \
+		$(or_say)
 
-# What follows needs more than a compiler: the first step installs it.
+# What follows needs more than a compiler: the first step installs it. What cannot
+# be had on this system (77) has been named; the rest goes on without.
+deps = labs/deps.sh $(1) || [ $$? -eq 77 ]
 .PHONY: deps
 deps:
-	labs/deps.sh build lab test
+	@$(call deps,build lab test)
 
 .PHONY: demo
 demo:
-	labs/deps.sh build lab
+	@$(call deps,build lab)
 	$(MAKE) all
 	labs/demo
 
@@ -175,13 +210,13 @@ test-long: deps
 
 .PHONY: bench
 bench:
-	labs/deps.sh build lab bench
+	@$(call deps,build lab bench)
 	$(MAKE) all
 	labs/bench
 
 .PHONY: faults
 faults:
-	labs/deps.sh build lab
+	@$(call deps,build lab)
 	$(MAKE) all
 	labs/faults/run
 
@@ -197,7 +232,7 @@ docs: deps
 
 .PHONY: lab-up lab-down
 lab-up:
-	labs/deps.sh build lab
+	@$(call deps,build lab)
 	labs/lab up
 lab-down:
 	labs/lab down
@@ -205,5 +240,9 @@ lab-down:
 .PHONY: help
 help:
 	@sed -n 's/^#   //p' Makefile
+
+# For the tests: a variable's value
+print-%:
+	@echo '$($*)'
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -11,7 +11,8 @@ PATTERN=5,1,4096 # seed, min, max
 NEEDLES=200
 VOLUMES=4
 
-ENGINE_LIBS=(-lmsgpackc -ljansson -luuid -lcrypto -lisal -libverbs)
+read -ra MSGPACK <<<"$(make -s print-MSGPACK)" # its name differs by release
+ENGINE_LIBS=("${MSGPACK[@]}" -ljansson -luuid -lcrypto -lisal -libverbs)
 
 # The helpers' folder: it stays when $B becomes a build with sanitizers.
 N=$B
@@ -21,7 +22,7 @@ export N
 build_engine_tests() {
 	build_helpers &&
 		helper "$N/engine_peer" -O2 labs/tests/engine_peer.c \
-			-lmsgpackc -ljansson &&
+			"${MSGPACK[@]}" -ljansson &&
 		helper "$N/engine_load" -O2 labs/tests/engine_load.c \
 			"$N/librdma_common.a" "${ENGINE_LIBS[@]}"
 }

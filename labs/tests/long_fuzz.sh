@@ -52,7 +52,7 @@ test_each_fuzzer_has_a_corpus() {
 
 oneTimeSetUp() {
 	command -v clang >/dev/null || {
-		fail "clang and libclang-rt-14-dev are missing: labs/deps.sh test"
+		fail "clang and its libFuzzer are missing: labs/deps.sh test"
 		return 1
 	}
 	build -j"$(nproc)" fuzzers

@@ -302,7 +302,7 @@ X100=$((0x4edb03cf))
 test_client_of_an_engine_that_lies() {
 	local read='read 1 2 3 -t 2' good
 	good=$(started $ID 100 $X100)
-	helper "$B/engine_liar" -O2 labs/tests/engine_liar.c -lmsgpackc -ljansson ||
+	helper "$B/engine_liar" -O2 labs/tests/engine_liar.c "${MSGPACK[@]}" -ljansson ||
 		{ fail 'no liar' && return; }
 	lies old 'has no MapBuffer' "$read" request "${CAPS/\"MapBuffer\"/}"
 	lies other 'answered GetCapabilities with Pong' "$read" request \

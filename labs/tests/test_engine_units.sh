@@ -6,7 +6,8 @@
 # shellcheck source=labs/tests/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-LIBS=("-Wl,--as-needed" -lmsgpackc -ljansson -luuid -lcrypto -libverbs)
+read -ra MSGPACK <<<"$(make -s print-MSGPACK)" # its name differs by release
+LIBS=("-Wl,--as-needed" "${MSGPACK[@]}" -ljansson -luuid -lcrypto -libverbs)
 declare -A PARTS=(
 	[engine_frame]='engine_frame'
 	[engine_proto]='engine_frame engine_scan engine_proto engine_decode'
