@@ -6,6 +6,7 @@
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
+need_mib=520 # for the kernel, while it is unpacked, and the saved VM
 here=$(cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 names=() states=() details=() fixes=()
 sep=$'\x1f'
@@ -276,6 +277,12 @@ check_program() {
 	fi
 }
 
+# What is needed until the kernel is in the cache
+check_unpacking() {
+	check_program xz lab
+	check_program zstd lab
+}
+
 check_kvm() {
 	local answer
 	answer=$(cat "$cache/kvm-$(</proc/sys/kernel/random/boot_id)" 2>/dev/null) || answer=
@@ -290,16 +297,25 @@ check_kvm() {
 	fi
 }
 
+# The agent runs in the VM before there is a libc.
+check_static_libc() {
+	if [[ $("${CC:-cc}" -print-file-name=libc.a 2>/dev/null) == */* ]]; then
+		report "static libc" ok "there"
+	else
+		report "static libc" bad "libc.a is missing" "sudo labs/deps.sh build"
+	fi
+}
+
 check_kernel() {
 	if [[ -s $cache/kernel-host/version ]]; then
 		report "kernel for the VM" ok "$(<"$cache/kernel-host/version") in $cache"
 	elif compgen -G "/lib/modules/$(uname -r)/kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko*" >/dev/null &&
 		[[ -r /boot/vmlinuz-$(uname -r) ]]; then
 		report "kernel for the VM" ok "this host's own"
-	elif apt-cache show linux-image-amd64 >/dev/null 2>&1 || apt-cache show linux-image-generic >/dev/null 2>&1; then
-		report "kernel for the VM" ok "not here yet, apt can fetch it (about 70 MB)"
+	elif command -v apt-get >/dev/null; then
+		report "kernel for the VM" ok "not here yet, apt can fetch it"
 	else
-		report "kernel for the VM" bad "not here, and apt knows none" "apt-get update, as root"
+		report "kernel for the VM" bad "not here, and no apt to fetch it with" "labs/lab up --kernel /DIR, with the .deb files of Debian's kernel in it"
 	fi
 }
 
@@ -309,7 +325,7 @@ check_disk() {
 	free=$(($(stat -f -c '%a * %S' "$dir") / 1048576))
 	if [[ ! -w $dir ]]; then
 		report "cache" bad "$dir may not be written" "set RDMA_LAB_CACHE to a directory of yours"
-	elif [[ $free -lt 600 && ! -s $cache/kernel-host/version ]] || [[ $free -lt 300 ]]; then
+	elif [[ $free -lt $need_mib && ! -s $cache/kernel-host/version ]] || [[ $free -lt 300 ]]; then
 		report "cache" bad "only $free MiB free in $dir" "make room, or set RDMA_LAB_CACHE"
 	else
 		report "cache" ok "$cache, $free MiB free"
@@ -321,6 +337,8 @@ check_host() {
 	check_program busybox lab
 	check_program modprobe lab
 	check_program cc build
+	check_static_libc
+	[[ -s $cache/kernel-host/version ]] || check_unpacking
 	check_kvm
 	check_kernel
 	check_disk
@@ -393,7 +411,7 @@ print_raw() {
 }
 
 what=rdma how=table
-cache=${RDMA_LAB_CACHE:-${XDG_CACHE_HOME:-${HOME:-/}/.cache}/rdma-lab}
+cache=${RDMA_LAB_CACHE:-${XDG_CACHE_HOME:-${HOME:-~}/.cache}/rdma-lab}
 while [[ $# -gt 0 ]]; do
 	case $1 in
 	--lab | --host) what=${1#--} ;;

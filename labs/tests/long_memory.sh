@@ -164,7 +164,8 @@ test_units_with_sanitizers() {
 	"${CC:-cc}" -g -D_GNU_SOURCE -Icommon "-fsanitize=address,undefined" \
 		-fno-sanitize-recover=all -o "$T/unit" labs/tests/unit_exchange.c \
 		build/asan/librdma_common.a -libverbs -ljansson >>"$T/make" 2>&1
-	assertEquals "compiled: $(cat "$T/make")" 0 $?
+	rc=$?
+	assertEquals "compiled: $(cat "$T/make")" 0 "$rc"
 	assertEquals "0 failures" "$("$T/unit" 2>&1)"
 }
 

@@ -47,6 +47,29 @@ test_wrong_usage() {
 	usage_error "server is missing" rdma_client --json
 }
 
+# What is swapped, or left out, is named.
+test_arguments_in_the_wrong_place() {
+	local address
+	for address in 10.99.0.1 fe80::1 ::; do
+		usage_error "an IP address stands where device_name belongs: $address" \
+			rdma_client rxe9 "$address"
+		usage_error "an IP address stands where device_name belongs: $address" \
+			rdma_server "$address"
+		usage_error "an IP address stands where device_name belongs: $address" \
+			01-device-open "$address"
+	done
+	usage_error "a number stands where device_name belongs: 18515" rdma_server 18515
+	usage_error "a number stands where device_name belongs: 18515" \
+		rdma_client 10.99.0.1 18515
+	usage_error "a number stands where device_name belongs: 1" 03-qp-states 1
+	in_lab '
+		run client "$B/rdma_client" rxe1 10.99.0.1
+		run tags "$B/tag_lat" client rxe1 10.99.0.1
+	' || return 0
+	assert_error client 2 'a device stands where the server belongs: rxe1'
+	assert_error tags 2 'a device stands where the server belongs: rxe1'
+}
+
 test_unknown_options() {
 	local program
 	for program in rdma_server rdma_client; do

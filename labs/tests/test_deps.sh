@@ -356,7 +356,8 @@ make: next: sudo rm -r build, or make BUILD=other" "$(head -n 2 "$T/out")"
 	assert_in "$(<"$T/out")" '^make: next: sudo rm -r build$'
 	assertEquals "lines of rm" "" "$(grep 'rm:' "$T/out")"
 	"${as[@]}" make -s -C "$tree" BUILD=other other/server/rdma_server.o >"$T/out" 2>&1
-	assertEquals "$(<"$T/out")" 0 $?
+	rc=$?
+	assertEquals "$(<"$T/out")" 0 "$rc"
 }
 
 test_usage() {

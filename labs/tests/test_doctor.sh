@@ -145,7 +145,8 @@ test_real_firewall() {
 test_json() {
 	command -v jq >/dev/null || { skip "jq is not installed"; return; }
 	lab doctor --json >"$T/json"
-	assertEquals "$(<"$T/json")" 0 $?
+	rc=$?
+	assertEquals "$(<"$T/json")" 0 "$rc"
 	assertEquals true "$(jq .ok "$T/json")"
 	assertEquals true "$(jq '[.checks[] | select(.name == "VM: RDMA device" and .ok)] | length == 1' "$T/json")"
 	assertEquals "every check has its four fields" true \
@@ -164,11 +165,36 @@ test_host_without_qemu() {
 		ln -s "$(command -v "$p")" "$T/bin/$p"
 	done
 	sed 's|^PATH=.*||' labs/doctor.sh >"$T/doctor.sh"
-	PATH=$T/bin bash "$T/doctor.sh" --host >"$T/out"
+	PATH=$T/bin RDMA_LAB_CACHE=$T/cache bash "$T/doctor.sh" --host >"$T/out"
 	assertEquals 1 $?
 	assert_in "$(<"$T/out")" '^✗ qemu-system-x86_64'
 	assert_in "$(<"$T/out")" 'fix: sudo labs/deps.sh lab'
-	assert_in "$(<"$T/out")" '^✗ cc '
+	for p in busybox modprobe cc 'static libc' xz zstd; do
+		assert_in "$(<"$T/out")" "^✗ $p "
+	done
+}
+
+# With a kernel in the cache, there is nothing to unpack.
+test_host_with_a_kernel() {
+	mkdir -p "$T/cache/kernel-host"
+	echo 6.1 >"$T/cache/kernel-host/version"
+	RDMA_LAB_CACHE=$T/cache labs/doctor.sh --host >"$T/out"
+	rc=$?
+	assertEquals "$(<"$T/out")" 0 "$rc"
+	assert_not_in "$(<"$T/out")" '^. (xz|zstd) '
+}
+
+test_disk() {
+	local free
+	mkdir "$T/bin"
+	# shellcheck disable=SC2016
+	printf '%s\n' '#!/bin/sh' 'echo "$FREE * 1048576"' >"$T/bin/stat"
+	chmod +x "$T/bin/stat"
+	for free in 519 520; do
+		FREE=$free PATH=$T/bin:$PATH RDMA_LAB_CACHE=$T/cache labs/doctor.sh --host >"$T/$free"
+	done
+	assert_in "$(<"$T/519")" '^✗ cache +only 519 MiB free'
+	assert_in "$(<"$T/520")" '^✓ cache '
 }
 
 test_host_with_a_cache_it_may_not_write() {

@@ -519,7 +519,8 @@ make_nobody() {
 test_ordinary_user() {
 	make_nobody || return 0
 	as_nobody "$L" run sh -c 'id -u; rdma link' >"$T/out" 2>"$T/err"
-	assertEquals "$(<"$T/err")" 0 $?
+	rc=$?
+	assertEquals "$(<"$T/err")" 0 "$rc"
 	assert_in "$(<"$T/out")" 'rxe1/1 state ACTIVE'
 	as_nobody "$L" run touch "$tree/not-mine" 2>/dev/null
 	assertNotEquals "wrote where nobody may not" 0 $?

@@ -186,7 +186,8 @@ test_torn_tail() {
 	assertTrue "all that was committed" $?
 	assertTrue "reading does not write" grown
 	printf new | needle put 7 3 1 >"$T/out" 2>"$T/err"
-	assertEquals "$(cat "$T/err")" 0 $?
+	rc=$?
+	assertEquals "$(cat "$T/err")" 0 "$rc"
 	assert_in "$(cat "$T/err")" 'the last put was interrupted: cut off its [0-9]{6} bytes'
 	assertEquals $((before + 40)) "$(stat -c %s "$file")"
 	here after "$B/needle" verify -S "$S"
@@ -218,7 +219,8 @@ test_writers_take_turns() {
 	printf late >&"$pipe"
 	exec {pipe}>&-
 	wait "$pid"
-	assertEquals "$(cat "$T/first")" 0 $?
+	rc=$?
+	assertEquals "$(cat "$T/first")" 0 "$rc"
 	assertEquals late "$(needle get 7 3)"
 	for id in {10..29}; do
 		needle put 9 "$id" <<<"of $id" >"$T/out.$id" 2>&1 &

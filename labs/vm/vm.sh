@@ -22,11 +22,12 @@ boot_args='console=ttyS0 quiet panic=-1 rdinit=/init cryptomgr.notests mitigatio
 # the TSC is trusted, each look at the clock is one at an emulated HPET.
 tcg_boot_args='norandmaps tsc=reliable'
 
-# find_rundir: sets $base and $run, short names (a socket path has 108 bytes)
+# find_rundir: sets $base and $run, short names (a socket path has 108 bytes) that
+# QEMU takes as they are (a comma would end one)
 find_rundir() {
 	local hash
 	base=${XDG_RUNTIME_DIR:-/tmp}
-	[[ -d $base && -w $base ]] || base=/tmp
+	[[ $base =~ ^/[A-Za-z0-9/._-]{1,60}$ && -d $base && -w $base ]] || base=/tmp
 	base=$base/rdma-lab-$UID
 	mkdir -m 700 "$base" 2>/dev/null || true
 	[[ -d $base && -O $base && ! -L $base ]] || die 1 "$base is not ours" "remove it, or set XDG_RUNTIME_DIR"
@@ -34,13 +35,35 @@ find_rundir() {
 	run=$base/${hash:0:8}
 }
 
+# memory_limit [CGROUPS [SYSFS]]: MiB that we may use: the machine's, or less where a
+# cgroup that we are in (a container's), or one above it, has a limit.
+memory_limit() {
+	local sys=${2:-/sys/fs/cgroup} kind path limit least
+	read -r _ least _ </proc/meminfo
+	least=$((least / 1024))
+	while IFS=: read -r _ kind path; do
+		case ,$kind, in
+		,,) path=$sys$path ;;
+		*,memory,*) path=$sys/memory$path ;;
+		*) continue ;;
+		esac
+		while [[ $path == "$sys"* ]]; do
+			limit=$(cat "$path"/memory.{max,limit_in_bytes} 2>/dev/null) || true
+			[[ ! $limit =~ ^[0-9]+$ ]] || ((limit / 1048576 >= least)) || least=$((limit / 1048576))
+			path=${path%/*}
+		done
+	done <"${1:-/proc/self/cgroup}"
+	echo "$least"
+}
+
 # choose_size ROLE: sets $memory (MiB) and $cpus. Against 768 MiB a restore
 # takes 5 % longer with 2048, 25 % with 4096.
 choose_size() {
-	local total
-	read -r _ total _ </proc/meminfo
-	memory=1024
-	[[ $total -lt 7500000 ]] || memory=2048
+	local limit
+	limit=$(memory_limit)
+	memory=2048
+	((limit >= 7300)) || memory=1024
+	((limit >= 1536)) || memory=768
 	memory=${LAB_MEMORY:-$memory}
 	cpus=2
 	[[ $1 != counted ]] || cpus=1
@@ -97,6 +120,7 @@ boot_from_kernel() {
 # save_state ROLE FILE: boot to "rxe up and agent waiting", save, end
 save_state() {
 	local dir monitor pid started=$SECONDS
+	room_for 300 "a saved VM"
 	note "booting the VM once, to save it as the starting point of all others"
 	dir=$(mktemp -d "$base/save.XXXXXX")
 	undo+=("rm -rf '$dir'")
@@ -112,12 +136,17 @@ save_state() {
 		kill -KILL "$pid" 2>/dev/null || true
 		die 1 "the VM did not come up" "labs/lab clean-cache, then again; its last words are above"
 	fi
-	printf '%s\n' 'migrate_set_parameter max-bandwidth 9G' "migrate \"exec:cat > '$2.new'\"" quit >&"$monitor"
+	# Half a file is worse than none: both who writes it and QEMU must say that it
+	# is whole.
+	undo+=("rm -f '$2.new' '$2.whole'")
+	printf '%s\n' 'migrate_set_parameter max-bandwidth 9G' \
+		"migrate \"exec:cat > '$2.new' && mv '$2.new' '$2.whole'\"" 'info migrate' quit >&"$monitor"
 	exec {monitor}>&-
-	if ! wait "$pid" || [[ ! -s $2.new ]]; then
-		die 1 "the VM could not be saved: $(tail -n3 "$dir/qemu")" "is the disk full? $cache"
+	if ! wait "$pid" || [[ ! -s $2.whole ]] || ! grep -q 'status: completed' "$dir/qemu"; then
+		room_for 50 "a saved VM"
+		die 1 "the VM could not be saved: $(tail -n3 "$dir/qemu")" "labs/lab clean-cache, then again"
 	fi
-	mv "$2.new" "$2"
+	mv "$2.whole" "$2"
 	rm -rf "$dir"
 	note "saved $(du -h "$2" | cut -f1) in $((SECONDS - started)) s"
 }
@@ -130,14 +159,14 @@ drop_old_states() {
 		while read -r _ old; do
 			rm -f "$old"
 		done
-	rm -f "$cache"/state-*.new
+	rm -f "$cache"/state-*.{new,whole}
 }
 
 # prepare_start ROLE RUNDIR: sets $qemu to a command that brings the VM up
 prepare_start() {
 	local state kept
 	need_tool qemu-system-x86_64 qemu-system-x86
-	mkdir -p "$cache"
+	need_folder "$cache" "set RDMA_LAB_CACHE to a folder of yours"
 	choose_kernel
 	exec {cache_lock}>"$cache/lock"
 	flock "$cache_lock"
