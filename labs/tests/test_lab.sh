@@ -551,7 +551,7 @@ newest_state() {
 test_kvm_that_hangs_is_found_out() {
 	[[ -r /dev/kvm && -w /dev/kvm ]] || { skip "no /dev/kvm here"; return; }
 	mkdir -p "$T/bin" "$T/cache"
-	cp -rp "$cache"/{kernel,hot.list} "$(newest_state)" "$T/cache"
+	cp -rp "$cache/kernel-${LAB_KERNEL:-host}" "$cache/hot.list" "$(newest_state)" "$T/cache"
 	# shellcheck disable=SC2016
 	printf '%s\n' '#!/bin/sh' 'case "$*" in *"accel kvm"*) exec sleep 85 ;; esac' \
 		"exec $(command -v qemu-system-x86_64) \"\$@\"" >"$T/bin/qemu-system-x86_64"

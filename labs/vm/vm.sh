@@ -13,7 +13,7 @@
 #	s0 ... s15	its session ports, sN.lock is held by the attach that uses sN
 #	lock		held while the VM is started or ended
 
-: "${root:?}" "${cache:?}" "${tools:?}"
+: "${root:?}" "${cache:?}" "${tools:?}" "${kernel=}"
 base='' run='' pid='' append=''
 
 boot_args='console=ttyS0 quiet panic=-1 rdinit=/init cryptomgr.notests mitigations=off rodata=off audit=0 lsm= init_on_alloc=0'
@@ -37,6 +37,7 @@ find_rundir() {
 
 # memory_limit [CGROUPS [SYSFS]]: MiB that we may use: the machine's, or less where a
 # cgroup that we are in (a container's), or one above it, has a limit.
+# shellcheck disable=SC2120 # a test has cgroups of its own
 memory_limit() {
 	local sys=${2:-/sys/fs/cgroup} kind path limit least
 	read -r _ least _ </proc/meminfo
