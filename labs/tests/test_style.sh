@@ -206,6 +206,22 @@ test_no_white_space_at_the_end_of_lines() {
 	objects rule_white_space a.c 'int a; \n'
 }
 
+# git on Windows would give each text file \r\n, and bash could not read it.
+test_line_ends_of_a_clone() {
+	local frames=labs/tests/engine_frames
+	mkdir -p "$T/$frames"
+	cp .gitattributes "$T"
+	(
+		cd "$T" && git init -q . && git config core.autocrlf true || exit
+		printf 'one\ntwo\n' >script
+		printf 'one\r\ntwo\n' >"$frames/a.bin"
+		cp "$frames/a.bin" kept
+		git add . 2>/dev/null && rm script "$frames/a.bin" && git checkout-index -a
+	)
+	assertEquals "a script" "$(printf 'one\ntwo' | od -c)" "$(printf '%s' "$(<"$T/script")" | od -c)"
+	assertTrue "a binary file was changed" "cmp '$T/kept' '$T/$frames/a.bin'"
+}
+
 test_cppcheck() {
 	has cppcheck || return 0
 	local list
