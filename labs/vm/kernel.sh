@@ -5,7 +5,7 @@
 # Sourced by labs/lab. Gives $kernel/{vmlinux,version,modules/NN-*.ko}.
 # Nothing is installed: Debian's packages are downloaded and taken apart.
 
-: "${root:?}" "${cache:?}" "${tools:?}"
+: "${root:?}" "${cache:?}" "${tools:?}" "${run=}"
 kernel=''
 
 # In the order in which the guest loads them, dependencies come by themselves.
@@ -101,7 +101,7 @@ room_for() {
 # not fetched again
 fetch_kernel() {
 	local packages fetched unpacked
-	need_tool apt-get apt
+	command -v apt-get >/dev/null || die 77 "this host has no kernel with rdma_rxe that may be read, and no apt to fetch one" "--kernel DIR, with .deb files or an unpacked kernel in DIR; or the container, see README.md"
 	if [[ $LAB_KERNEL != host ]]; then
 		own_lists "$LAB_KERNEL"
 	elif [[ ! $(kernel_packages) ]]; then
@@ -162,7 +162,7 @@ copy_modules() {
 	mkdir -p "$3"
 	[[ -e $1/lib/modules/$2/modules.dep ]] || depmod -b "${1:-/}" "$2" 2>/dev/null
 	for m in "${guest_modules[@]}"; do
-		modprobe -d "${1:-/}" -S "$2" --show-depends "$m" 2>/dev/null | sed -n 's/^insmod \([^ ]*\).*/\1/p' || true
+		modprobe -d "${1:-/}" -S "$2" --show-depends "$m" 2>/dev/null | sed -n 's/^insmod \(.*\.ko[.a-z0-9]*\).*/\1/p' || true
 	done | awk '!seen[$0]++' | while read -r file; do
 		to=${file##*/}
 		printf -v to '%s/%02d-%s.ko' "$3" "$i" "${to%.ko*}"
