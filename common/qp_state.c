@@ -13,6 +13,7 @@
  *
  * 少一个 mask 位、多一个 mask 位、状态不对，内核一律回 EINVAL，不再多说。
  */
+#include "deadline.h"
 #include "explain.h"
 #include "qp_table.h"
 #include "rdma_common.h"
@@ -235,4 +236,31 @@ int query_qp(struct rdma_resources *res, struct ibv_qp_attr *attr)
 		return verb_failed(err, (struct explanation){ 0 },
 				   "ibv_query_qp(QP %u)", res->qp->qp_num);
 	return 0;
+}
+
+int wait_for_drained_sq(struct rdma_resources *res, int ms)
+{
+	const int64_t deadline = deadline_in_ms(ms);
+	struct ibv_qp_attr attr;
+	int rc = query_qp(res, &attr);
+
+	/*
+	 * 进 SQD 分两步：状态立刻就是 SQD，已经开始的 send 却还要做完，内核的后台任务
+	 * 才把 sq_draining 清零。此前的 SQD→RTS 一律 EINVAL。也可以等事件
+	 * IBV_EVENT_SQ_DRAINED（进 SQD 时要给 EN_SQD_ASYNC_NOTIFY）；问状态不必先读事件。
+	 */
+	while (!rc && attr.sq_draining) {
+		if (deadline_passed(deadline)) {
+			report_error("a send that waits for the peer keeps it "
+				     "so; ERR is the other way out",
+				     "the send queue of QP %u has not drained "
+				     "within %d ms",
+				     res->qp->qp_num, ms);
+			return -ETIMEDOUT;
+		}
+		rc = deadline_sleep_ms(1, deadline);
+		if (!rc)
+			rc = query_qp(res, &attr);
+	}
+	return rc;
 }

@@ -194,6 +194,12 @@ int modify_qp_to_error(struct rdma_resources *res);
 /* Any state -> RESET: the only way out of ERR. */
 int modify_qp_to_reset(struct rdma_resources *res);
 
+/*
+ * A QP in SQD: wait until its send queue is drained, at most @ms milliseconds.
+ * Until then only ERR can be reached. Returns 0 or -errno (-ETIMEDOUT).
+ */
+int wait_for_drained_sq(struct rdma_resources *res, int ms);
+
 /* The QP as the kernel has it now, not as the library remembers it. */
 int query_qp(struct rdma_resources *res, struct ibv_qp_attr *attr);
 

@@ -84,6 +84,9 @@ assert_not_in() {
 	fi
 }
 
+# rxe_does NAME: this fact of build/rxe_facts holds for the lab's kernel
+rxe_does() { lab run "$B/rxe_facts" "$1"; }
+
 # in_lab SCRIPT [ARG…]: run a bash script where rxe0 is, with held() in it: how
 # many PDs, CQs, QPs and MRs all devices hold (the driver's own included).
 # shellcheck disable=SC2016

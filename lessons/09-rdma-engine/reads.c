@@ -290,6 +290,8 @@ static int take_any_completion(struct by_hand *h)
 	if (!rc && tail_is_there(wanted))
 		rc = bad("it is there too early");
 	if (!rc)
+		rc = wait_for_drained_sq(&h->res, WAIT_MS);
+	if (!rc)
 		rc = modify_qp(&h->res, &go_on, IBV_QP_STATE);
 	/* rxe 回到 RTS 后，要等下一次 post 才又动起来。*/
 	if (!rc)
