@@ -266,6 +266,19 @@ static int post_reading(struct by_hand *h, uint32_t slot,
 			 r->needle->rkey);
 }
 
+/* 不看 CQ，只看内存：SQD 若来得比第一个 READ 上路还早，它也会被拦下。*/
+static int wait_for_data(const struct reading *r)
+{
+	const volatile char *last =
+		(const char *)r->buffer->addr + r->needle->size - 1;
+	const int64_t deadline = deadline_in_ms(WAIT_MS);
+	int rc = 0;
+
+	while (!rc && !*last && !deadline_passed(deadline))
+		rc = deadline_sleep_ms(1, deadline);
+	return *last ? rc : bad("the first READ brings nothing");
+}
+
 /*
  * 原版：poll 到一个 completion 就当是自己的。两个请求一起在途时，后一个 READ 的主人拿着
  * 前一个的 completion，去用还没到的数据。SQD（第 7 课）让后一个 READ 等一会儿才上路，就
@@ -281,6 +294,8 @@ static int take_any_completion(struct by_hand *h)
 
 	report_step("break it: any-wr-id");
 	rc = post_reading(h, 0, text);
+	if (!rc)
+		rc = wait_for_data(text);
 	if (!rc)
 		rc = modify_qp(&h->res, &pause, IBV_QP_STATE);
 	if (!rc)
