@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #define LONG_MS	  20000
+#define QUIET_MS  50
 #define MOST_TOLD 20
 
 struct end {
@@ -105,13 +106,14 @@ static uint64_t came(const struct end *end)
 /* Until nothing has come for a while. */
 static void settle(struct pair *p)
 {
+	int64_t quiet = deadline_in_ms(QUIET_MS);
 	uint64_t seen = 0;
 
-	for (int idle = 0; idle < 200 && both(p, INT64_MAX); idle++) {
+	while (!deadline_passed(quiet) && both(p, INT64_MAX)) {
 		uint64_t now = came(&p->a) + came(&p->b);
 
 		if (now != seen)
-			idle = 0;
+			quiet = deadline_in_ms(QUIET_MS);
 		seen = now;
 	}
 }

@@ -197,12 +197,16 @@ test_wire_is_big_endian() {
 test_short_writes_reads_and_signals() {
 	local lie
 	in_lab '
+		# What they print goes to a local file: a write to one of 9p may end
+		# with EINTR, which nobody expects of a file.
+		shared=$T T=$(mktemp -d)
 		for lie in short eintr alarm; do
 			export SPY_LIE=$lie
 			spied server "$lie.server" -q -e rxe0
 			spied run "$lie.client" "$B/rdma_client" -q -e 127.0.0.1 rxe1
 			reap "$lie.server"
 		done
+		cp "$T"/* "$shared" && T=$shared
 	' || return 0
 	for lie in short eintr alarm; do
 		assert_pair "$lie"

@@ -363,7 +363,8 @@ test_sigquit() {
 	assert_in "$(err_of asked.wait_30)" 'cause: the receive is in place'
 	assertEquals 6 "$(rc_of asked.broken_30)"
 	assert_in "$(err_of asked.broken_30)" 'RC\): RTS in the user.s copy, ERR in the kernel'
-	assertEquals 1 "$(count asked.broken_30 '.ev == "stall" and .user_state == "RTS" and .kernel_state == "ERR"')"
+	# Of both ends: the one that was refused, and the one that refused.
+	assertEquals 2 "$(count asked.broken_30 '.ev == "stall" and .user_state == "RTS" and .kernel_state == "ERR"')"
 	assertEquals 6 "$(rc_of control.wait_30)"
 	assert_in "$(err_of control.wait_30)" 'QP [0-9]+ of rxe0 \(RC\): RTS in the user.s copy, RTS in the kernel'
 	assertEquals 'a program with a handler of its own' 9 "$(rc_of asked.quit_30)"

@@ -92,7 +92,7 @@ test_the_channel_on_rxe() {
 	# Limits and credits were used, not only there.
 	assert_in "$(out_of unit)" '^random: .* [1-9][0-9]* left in the ring'
 	assert_in "$(out_of unit)" \
-		'^many .* [1-9][0-9]* waited for credit, 64 left in the ring'
+		'^many .* [1-9][0-9]* waited for credit, [1-9][0-9]* left in the ring'
 	assertEquals "a receive queue was empty (RNR)" "$(cat "$T/rnr.before")" \
 		"$(cat "$T/rnr.after")"
 }

@@ -115,12 +115,13 @@ static void to_init(struct end *e)
 		die("INIT", err);
 }
 
-static void to_rts(struct end *e)
+/* @to 是它自己，或者另一个 end 的 QP。*/
+static void connect_to(struct end *e, const struct end *to)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = e->qp->qp_num,
+		.dest_qp_num = to->qp->qp_num,
 		.rq_psn = 100,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = 12,
@@ -142,9 +143,9 @@ static void to_rts(struct end *e)
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = 100,
-		.timeout = 14,
+		.timeout = 18, /* patient: others load this machine */
 		.retry_cnt = 6,
-		.rnr_retry = 6,
+		.rnr_retry = 7,
 		.max_rd_atomic = 1,
 	};
 	err = ibv_modify_qp(e->qp, &attr,
@@ -153,6 +154,11 @@ static void to_rts(struct end *e)
 				    IBV_QP_MAX_QP_RD_ATOMIC);
 	if (err)
 		die("RTS", err);
+}
+
+static void to_rts(struct end *e)
+{
+	connect_to(e, e);
 }
 
 static void post_recv(struct end *e)
@@ -287,15 +293,22 @@ static int skip_a_step(struct end *e)
 	return err ? 4 : 0;
 }
 
-/* 对端拒绝的 WRITE：QP 在内核里进了 ERR，程序记得的还是 RTS。返回它的 status。*/
+/*
+ * 对端拒绝的 WRITE：QP 在内核里进了 ERR，程序记得的还是 RTS。返回它的 status。对端须是
+ * 另一个 QP：拒绝的一方自己也进 ERR，同一个 QP 的话，就可能只剩 flush。
+ */
 static int write_with_wrong_rkey(struct end *e)
 {
+	struct end peer = { 0 };
 	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE,
 				  .send_flags = IBV_SEND_SIGNALED };
 
 	wr.wr.rdma.remote_addr = (uintptr_t)e->buf;
 	wr.wr.rdma.rkey = e->mr->rkey + 77;
-	to_rts(e);
+	make(&peer, IBV_QPT_RC, false);
+	to_init(&peer);
+	connect_to(&peer, e);
+	connect_to(e, &peer);
 	post_send(e, wr);
 	return reap(e, 1);
 }
