@@ -204,7 +204,8 @@ test: deps
 	labs/tests/run
 
 .PHONY: test-long
-test-long: deps
+test-long:
+	@$(call deps,build lab test arm64)
 	$(MAKE) all
 	labs/tests/run --long
 

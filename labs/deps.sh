@@ -8,12 +8,13 @@ PATH=$PATH:/usr/sbin:/sbin
 
 usage() {
 	cat <<-'END'
-	usage: deps.sh [--check] [build] [lab] [test] [bench]
+	usage: deps.sh [--check] [build] [lab] [test] [bench] [arm64]
 
 	build    to compile the course
 	lab      to run it in the VM (default: build lab)
 	test     to test and check it
 	bench    to compare it with others
+	arm64    to test it on an emulated ARM machine, too
 	--check  only tell what is missing
 
 	Exit: 0 all is there, 1 something is missing that could be installed, 2 usage,
@@ -74,6 +75,9 @@ needs() {
 	bench    program:iperf3          iperf3                           iperf3                         iperf3            TCP throughput, for the NCCL net plugin
 	bench    program:sockperf        sockperf                         sockperf                       -                 TCP latency, for the same
 	bench    program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for tag matching
+	arm64    program:qemu-system-aarch64  qemu-system-arm             qemu-system-aarch64            qemu-system-aarch64  runs the VM as an ARM machine
+	arm64    program:aarch64-linux-gnu-gcc  gcc-aarch64-linux-gnu     gcc-aarch64-linux-gnu          aarch64-linux-gnu-gcc  compiles for it
+	arm64    program:qemu-aarch64-static|qemu-aarch64  qemu-user-static|qemu-user  qemu-user-static-aarch64  qemu-user-static  runs single programs of it
 	END
 }
 
@@ -215,7 +219,7 @@ declare -A wanted
 while [[ $# -gt 0 ]]; do
 	case $1 in
 	--check) check=1 ;;
-	build | lab | test | bench) groups+=("$1") ;;
+	build | lab | test | bench | arm64) groups+=("$1") ;;
 	-h | --help) usage && exit 0 ;;
 	*) usage >&2 && exit 2 ;;
 	esac

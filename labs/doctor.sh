@@ -286,7 +286,9 @@ check_unpacking() {
 check_kvm() {
 	local answer
 	answer=$(cat "$cache/kvm-$(</proc/sys/kernel/random/boot_id)" 2>/dev/null) || answer=
-	if [[ ! -e /dev/kvm ]]; then
+	if [[ $arch != "$host_arch" ]]; then
+		report "KVM" na "$arch is emulated on this $host_arch machine"
+	elif [[ ! -e /dev/kvm ]]; then
 		report "KVM" na "no /dev/kvm: the VM is emulated, which is slower but enough"
 	elif [[ ! -r /dev/kvm || ! -w /dev/kvm ]]; then
 		report "KVM" na "/dev/kvm is not for $(id -un): the VM is emulated (faster: adduser $(id -un) kvm)"
@@ -299,7 +301,7 @@ check_kvm() {
 
 # The agent runs in the VM before there is a libc.
 check_static_libc() {
-	if [[ $("${CC:-cc}" -print-file-name=libc.a 2>/dev/null) == */* ]]; then
+	if [[ $("$guest_cc" ${cross:+"--sysroot=$fs"} -print-file-name=libc.a 2>/dev/null) == */* ]]; then
 		report "static libc" ok "there"
 	else
 		report "static libc" bad "libc.a is missing" "sudo labs/deps.sh build"
@@ -307,8 +309,8 @@ check_static_libc() {
 }
 
 check_kernel() {
-	if [[ -s $cache/kernel-host/version ]]; then
-		report "kernel for the VM" ok "$(<"$cache/kernel-host/version") in $cache"
+	if [[ -s $cache/kernel$mark-host/version ]]; then
+		report "kernel for the VM" ok "$(<"$cache/kernel$mark-host/version") in $cache"
 	elif compgen -G "/lib/modules/$(uname -r)/kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko*" >/dev/null &&
 		[[ -r /boot/vmlinuz-$(uname -r) ]]; then
 		report "kernel for the VM" ok "this host's own"
@@ -325,7 +327,7 @@ check_disk() {
 	free=$(($(stat -f -c '%a * %S' "$dir") / 1048576))
 	if [[ ! -w $dir ]]; then
 		report "cache" bad "$dir may not be written" "set RDMA_LAB_CACHE to a directory of yours"
-	elif [[ $free -lt $need_mib && ! -s $cache/kernel-host/version ]] || [[ $free -lt 300 ]]; then
+	elif [[ $free -lt $need_mib && ! -s $cache/kernel$mark-host/version ]] || [[ $free -lt 300 ]]; then
 		report "cache" bad "only $free MiB free in $dir" "make room, or set RDMA_LAB_CACHE"
 	else
 		report "cache" ok "$cache, $free MiB free"
@@ -333,12 +335,16 @@ check_disk() {
 }
 
 check_host() {
-	check_program qemu-system-x86_64 lab
+	# shellcheck source=labs/vm/arch.sh disable=SC1091
+	. "$here/vm/arch.sh"
+	[[ $debian_arch ]] || report "machine" bad "the VM is made for x86_64 and aarch64, this is $arch" "native Soft-RoCE: labs/rxe.sh setup"
+	check_program "$qemu_program" "$qemu_group"
 	check_program busybox lab
 	check_program modprobe lab
 	check_program cc build
+	[[ $guest_cc == "$host_cc" ]] || check_program "$guest_cc" "$guest_cc_group"
 	check_static_libc
-	[[ -s $cache/kernel-host/version ]] || check_unpacking
+	[[ -s $cache/kernel$mark-host/version ]] || check_unpacking
 	check_kvm
 	check_kernel
 	check_disk

@@ -70,7 +70,7 @@ module_package() {
 	elif [[ $id == ubuntu ]]; then
 		echo "apt-get install linux-modules-extra-$release"
 	elif [[ $release == *cloud* ]]; then
-		echo "apt-get install linux-image-amd64 (the cloud kernel has no rdma_rxe), reboot; or $use_vm"
+		echo "apt-get install linux-image-${release##*-} (the cloud kernel has no rdma_rxe), reboot; or $use_vm"
 	else
 		echo "install the kernel package that holds rdma_rxe for $release; or $use_vm"
 	fi

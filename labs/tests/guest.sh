@@ -97,11 +97,11 @@ assert_error() {
 		"$(grep -v '^error: \|^ next: \|^ seen: ' <<<"$text")"
 }
 
-# here NAME CMD…: run on this host, no device needed.
+# here NAME CMD…: on_host.
 here() {
 	local name=$1 rc=0
 	shift
-	timeout 20 "$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null || rc=$?
+	on_host timeout 20 "$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null || rc=$?
 	echo "$rc" >"$T/$name.rc"
 }
 

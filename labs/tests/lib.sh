@@ -22,6 +22,10 @@ mkdir -p "$ROOT/build"
 
 lab() { "$ROOT/labs/lab" "$@"; }
 
+# on_host CMD…: where no device is needed; another machine's programs (LAB_ROOT) run
+# in their VM.
+on_host() { ${LAB_ROOT:+lab run} "$@"; }
+
 # skip REASON: call it, then return from the test.
 skip() { skip_reason=$1; }
 

@@ -161,6 +161,7 @@ test_json() {
 test_host_without_qemu() {
 	local p
 	mkdir "$T/bin"
+	ln -s "$ROOT/labs/vm" "$T/vm"
 	for p in bash sh env dirname cat sed grep head tr id uname stat apt-cache; do
 		ln -s "$(command -v "$p")" "$T/bin/$p"
 	done

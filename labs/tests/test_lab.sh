@@ -476,13 +476,16 @@ test_netem_takes_effect() {
 
 test_usage() {
 	local args
-	for args in '' 'frobnicate' 'run' 'run --nonsense true' 'run --timeout' 'run --timeout x true' 'run --fresh'; do
+	for args in '' 'frobnicate' 'run' 'run --nonsense true' 'run --timeout' 'run --timeout x true' 'run --fresh' 'root' 'root vax'; do
 		# shellcheck disable=SC2086
 		"$L" $args >/dev/null 2>&1
 		assertEquals "lab $args" 2 $?
 	done
 	LAB=sideways "$L" run true 2>/dev/null
 	assertEquals "LAB=sideways" 2 $?
+	LAB_ROOT=$T "$L" run true 2>"$T/err"
+	assertEquals "LAB_ROOT without programs" 2 $?
+	assert_in "$(<"$T/err")" "^lab: LAB_ROOT=$T has no bin/bash for x86_64 or aarch64"
 	"$L" --help | grep -q '^usage: lab'
 	assertEquals 0 $?
 }
@@ -545,7 +548,7 @@ test_native_inside_the_vm() {
 }
 
 newest_state() {
-	find "$cache" -name 'state-normal-*' -printf '%T@ %p\n' | sort -rn | sed -n '1s/^[^ ]* //p'
+	find "$cache" -name "state-normal-${LAB_KERNEL:-host}-*" -printf '%T@ %p\n' | sort -rn | sed -n '1s/^[^ ]* //p'
 }
 
 test_kvm_that_hangs_is_found_out() {

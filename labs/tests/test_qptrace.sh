@@ -17,7 +17,7 @@ oneTimeSetUp() {
 	export QPTRACE_BUILD=$ROOT/$B
 	[[ $B != /* ]] || QPTRACE_BUILD=$B
 	kept=$(mktemp -d "$ROOT/build/kept.XXXXXX")
-	"$B/faults" --list >"$kept/catalogue"
+	on_host "$B/faults" --list >"$kept/catalogue"
 	export FAULTS="${told_apart[*]}"
 }
 

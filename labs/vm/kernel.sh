@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: MIT
 #
 # kernel.sh - a kernel with Soft-RoCE for the VM, unpacked into the cache.
@@ -10,7 +10,7 @@ kernel=''
 
 # In the order in which the guest loads them, dependencies come by themselves.
 guest_modules=(virtio_pci virtio_console 9pnet_virtio 9p overlay crc32_generic
-	crc32_pclmul rdma_rxe ib_uverbs rdma_ucm ib_umad veth dummy 8021q af_packet sch_netem
+	"${arch_modules[@]}" rdma_rxe ib_uverbs rdma_ucm ib_umad veth dummy 8021q af_packet sch_netem
 	sch_prio sch_tbf sch_htb cls_u32 nf_tables nft_counter nft_limit)
 
 # Debian's releases, by their names; "host" is this host's own kernel or what its
@@ -24,10 +24,10 @@ choose_kernel() {
 	[[ $name || ! -s $run/kernel ]] || name=$(<"$run/kernel")
 	LAB_KERNEL=${name:-host}
 	case $LAB_KERNEL in
-	host | bookworm | trixie | sid) kernel=$cache/kernel-$LAB_KERNEL ;;
+	host | bookworm | trixie | sid) kernel=$cache/kernel$mark-$LAB_KERNEL ;;
 	/*)
 		[[ -d $LAB_KERNEL ]] || die 2 "there is no folder $LAB_KERNEL for --kernel" "a folder with the kernel's .deb files, or with boot/ and lib/modules/"
-		kernel=$cache/kernel-$(sha256sum <<<"$LAB_KERNEL" | head -c8)
+		kernel=$cache/kernel$mark-$(sha256sum <<<"$LAB_KERNEL" | head -c8)
 		;;
 	*) die 2 "there is no kernel \"$LAB_KERNEL\"" "--kernel ${kernel_names//|/, }, host or the full path of a folder" ;;
 	esac
@@ -57,17 +57,20 @@ kernel_in() {
 # metapackage; Ubuntu and Debian's newer releases cut it into several packages.
 kernel_packages() {
 	local meta
-	for meta in linux-image-amd64 linux-image-generic; do
+	for meta in "linux-image-$debian_arch" linux-image-generic; do
 		apt-cache depends --recurse -i "$meta" 2>/dev/null |
 			grep -E '^linux-(image|binary|modules|modules-extra)-[0-9]' |
 			grep -v unsigned | sort -u | grep . && return
 	done || true
 }
 
+# own_release: the guest's own, or one that will do
+own_release() { sed -n 's/^VERSION_CODENAME=\(bookworm\|trixie\|sid\)$/\1/p' "$fs/etc/os-release" | grep . || echo trixie; }
+
 # own_lists RELEASE: lets apt look at Debian's RELEASE, whatever this host is, with
 # lists of our own that need no root.
 own_lists() {
-	local dir=$cache/apt-$1 mirror
+	local dir=$cache/apt-$1$mark mirror
 	local keys=/usr/share/keyrings/debian-archive-keyring.gpg
 	[[ -r $keys ]] || die 77 "Debian's keys are missing: $keys" "install the package debian-archive-keyring, or choose --kernel host"
 	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 2>/dev/null | head -n1) || true
@@ -75,6 +78,8 @@ own_lists() {
 	echo "deb [signed-by=$keys] ${mirror:-http://deb.debian.org/debian} $1 main" >"$dir/sources.list"
 	# A mirror that is behind is good enough for a guest.
 	cat >"$dir/apt.conf" <<-END
+	APT::Architecture "$debian_arch";
+	APT::Architectures { "$debian_arch"; };
 	Dir::Etc::SourceList "$dir/sources.list";
 	Dir::Etc::SourceParts "/dev/null";
 	Dir::Etc::Preferences "/dev/null";
@@ -104,9 +109,9 @@ fetch_kernel() {
 	command -v apt-get >/dev/null || die 77 "this host has no kernel with rdma_rxe that may be read, and no apt to fetch one" "--kernel DIR, with .deb files or an unpacked kernel in DIR; or the container, see README.md"
 	if [[ $LAB_KERNEL != host ]]; then
 		own_lists "$LAB_KERNEL"
-	elif [[ ! $(kernel_packages) ]]; then
+	elif [[ $fs || ! $(kernel_packages) ]]; then
 		# no lists, as in a container; any Debian kernel will do
-		own_lists "$(sed -n 's/^VERSION_CODENAME=\(bookworm\|trixie\|sid\)$/\1/p' /etc/os-release | grep . || echo trixie)"
+		own_lists "$(own_release)"
 	fi
 	mapfile -t packages < <(kernel_packages)
 	[[ ${packages[0]:-} ]] || die 77 "no kernel with rdma_rxe here, and apt knows of none" "apt-get update, as root; or --kernel ${kernel_names//|/, }"
@@ -135,25 +140,39 @@ unpack_debs() {
 }
 
 u32_at() { od -An -tu4 -j"$2" -N4 "$1" | tr -d ' '; }
+hex_at() { od -An -tx1 -j"$2" -N4 "$1" | tr -d ' '; }
 
-# unpack_vmlinux BZIMAGE OUT: a PVH start of the bare ELF saves the guest from
-# unpacking itself under emulation. Offset and length are in the setup header
-# (Documentation/x86/boot.rst); the last four bytes are the unpacked size.
+# payload_of IMAGE: where in it the packed kernel is, and how long. x86: in the
+# setup header (Documentation/x86/boot.rst), and the last four bytes are the unpacked
+# size. arm64: a "zboot" EFI program says so at its start; else it is all of the file.
+payload_of() {
+	local sectors
+	if [[ $arch == x86_64 ]]; then
+		sectors=$(od -An -tu1 -j497 -N1 "$1" | tr -d ' ')
+		echo $(((sectors + 1) * 512 + $(u32_at "$1" 584))) $(($(u32_at "$1" 588) - 4))
+	elif [[ $(hex_at "$1" 4) == 7a696d67 ]]; then
+		echo "$(u32_at "$1" 8) $(u32_at "$1" 12)"
+	else
+		echo 0 "$(stat -c %s "$1")"
+	fi
+}
+
+# unpack_vmlinux IMAGE OUT: the bare kernel saves the guest from unpacking itself
+# under emulation; on x86 QEMU starts it by PVH.
 unpack_vmlinux() {
-	local sectors offset length how
-	sectors=$(od -An -tu1 -j497 -N1 "$1" | tr -d ' ')
-	offset=$(((sectors + 1) * 512 + $(u32_at "$1" 584)))
-	length=$(u32_at "$1" 588)
-	case $(od -An -tx1 -j"$offset" -N4 "$1" | tr -d ' ') in
+	local offset length how
+	read -r offset length < <(payload_of "$1")
+	case $(hex_at "$1" "$offset") in
 	fd377a58) how=(xz -dc --single-stream) ;;
 	1f8b*) how=(gzip -dc) ;;
 	28b52ffd) how=(zstd -dc) ;;
 	02214c18) how=(lz4 -dc) ;;
+	4d5a*) how=(cat) ;; # an arm64 Image, as it is
 	*) die 77 "the kernel $1 is compressed in an unknown way" "report it" ;;
 	esac
 	command -v "${how[0]}" >/dev/null || die 77 "${how[0]} is needed to unpack the kernel" "sudo labs/deps.sh lab"
-	tail -c "+$((offset + 1))" "$1" | head -c $((length - 4)) | "${how[@]}" >"$2" 2>/dev/null || true
-	[[ $(head -c4 "$2" | tail -c3) == ELF ]] || die 77 "the kernel $1 could not be unpacked" "report it"
+	tail -c "+$((offset + 1))" "$1" | head -c "$length" | "${how[@]}" >"$2" 2>/dev/null || true
+	[[ $(hex_at "$2" "${kernel_magic[0]}") == "${kernel_magic[1]}" ]] || die 77 "the kernel $1 could not be unpacked" "report it"
 }
 
 # copy_modules ROOT VERSION OUT: uncompressed, numbered in the order of loading
@@ -180,17 +199,16 @@ copy_modules() {
 # get_kernel: fill $kernel if it is empty or was made for other modules. The caller
 # holds the cache lock.
 get_kernel() {
-	local work root='' version debs=''
+	local work root=$fs version debs=''
 	[[ ! -s $kernel/version || $(cat "$kernel/wanted" 2>/dev/null) != "${guest_modules[*]}" ]] || return 0
-	[[ $(uname -m) == x86_64 ]] || die 77 "the lab VM is made for x86_64, this is $(uname -m)" "use native Soft-RoCE: labs/rxe.sh setup"
 	need_tool modprobe kmod
 	work=$(mktemp -d "$cache/new.XXXXXX")
 	undo+=("rm -rf '$work'")
 	if [[ $LAB_KERNEL == /* ]]; then
 		root=$LAB_KERNEL
 		! compgen -G "$root/*.deb" >/dev/null || debs=$root
-	elif [[ $LAB_KERNEL != host || ! $(kernel_in '') ]]; then
-		debs=$cache/debs-$LAB_KERNEL
+	elif [[ $LAB_KERNEL != host || ! $(kernel_in "$fs") ]]; then
+		debs=$cache/debs-$LAB_KERNEL$mark
 		(fetch_kernel "$debs") # with an APT_CONFIG of its own
 	fi
 	if [[ $debs ]]; then
@@ -212,18 +230,18 @@ get_kernel() {
 # make_initrd OUT: busybox, the modules, and what of this directory runs there
 make_initrd() {
 	local dir busybox
-	busybox=$(command -v busybox) || die 77 "busybox is missing" "sudo labs/deps.sh lab"
+	busybox=$(PATH=$guest_path type -P busybox) || die 77 "busybox is missing${fs:+ in $fs}" "sudo labs/deps.sh lab"
 	dir=$(mktemp -d "$cache/new.XXXXXX")
 	undo+=("rm -rf '$dir'")
 	mkdir "$dir/bin"
 	cp "$busybox" "$dir/bin/busybox"
 	cp -r "$kernel/modules" "$dir/modules"
-	cp "$tools/agent" "$dir/agent"
+	cp "$agent" "$dir/agent"
 	cp "$root/labs/rxe.sh" "$dir/rxe.sh"
-	sed 's|^/||' "$cache/hot.list" >"$dir/hot.list"
+	sed 's|^/||' "$hot_list" >"$dir/hot.list"
 	cp "$root/labs/vm/init.sh" "$dir/init"
 	chmod 755 "$dir"/{init,agent,rxe.sh,bin/busybox}
-	(cd "$dir" && find . | "$busybox" cpio -o -H newc 2>/dev/null) >"$1"
+	(cd "$dir" && find . | busybox cpio -o -H newc 2>/dev/null) >"$1"
 	rm -rf "$dir"
 }
 
@@ -233,12 +251,12 @@ make_initrd() {
 kvm_works() {
 	local answer byte=
 	answer=$cache/kvm-$(</proc/sys/kernel/random/boot_id)
-	[[ -r /dev/kvm && -w /dev/kvm ]] || return 1
+	[[ $arch == "$host_arch" && -r /dev/kvm && -w /dev/kvm ]] || return 1
 	if [[ ! -e $answer ]]; then
 		rm -f "$cache"/kvm-*
-		exec {probe}< <(exec "$tools/ctl" tie $$ qemu-system-x86_64 -nodefaults -no-reboot -display none \
-			-accel kvm -cpu host -m 256 -bios qboot.rom -kernel "$kernel/vmlinux" \
-			-append 'earlyprintk=ttyS0 panic=-1' -serial stdio </dev/null 2>/dev/null)
+		exec {probe}< <(exec "$tools/ctl" tie $$ "$qemu_program" -nodefaults -no-reboot -display none "${machine[@]}" \
+			-accel kvm -cpu host -m 256 -kernel "$kernel/vmlinux" \
+			-append "$early_console panic=-1" -serial stdio </dev/null 2>/dev/null)
 		IFS= read -r -t 2 -n1 -u "$probe" byte || byte=
 		kill -KILL $! 2>/dev/null || true
 		exec {probe}<&-

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: MIT
 #
 # vm.sh - one lab VM: boot and save it once, restore it, end it.
@@ -16,11 +16,10 @@
 : "${root:?}" "${cache:?}" "${tools:?}" "${kernel=}"
 base='' run='' pid='' append=''
 
-boot_args='console=ttyS0 quiet panic=-1 rdinit=/init cryptomgr.notests mitigations=off rodata=off audit=0 lsm= init_on_alloc=0'
+boot_args='quiet panic=-1 rdinit=/init cryptomgr.notests mitigations=off rodata=off audit=0 lsm= init_on_alloc=0'
 # Under emulation QEMU would translate each program anew for every process that
-# has it at other addresses (/bin/true takes 10 ms so, 50 otherwise), and unless
-# the TSC is trusted, each look at the clock is one at an emulated HPET.
-tcg_boot_args='norandmaps tsc=reliable'
+# has it at other addresses (/bin/true takes 10 ms so, 50 otherwise).
+tcg_boot_args='norandmaps'
 
 # find_rundir: sets $base and $run, short names (a socket path has 108 bytes) that
 # QEMU takes as they are (a comma would end one)
@@ -31,7 +30,7 @@ find_rundir() {
 	base=$base/rdma-lab-$UID
 	mkdir -m 700 "$base" 2>/dev/null || true
 	[[ -d $base && -O $base && ! -L $base ]] || die 1 "$base is not ours" "remove it, or set XDG_RUNTIME_DIR"
-	hash=$(sha256sum <<<"$root")
+	hash=$(sha256sum <<<"$root$mark")
 	run=$base/${hash:0:8}
 }
 
@@ -75,8 +74,8 @@ state_key() {
 	local qemu
 	qemu_args RUNDIR TREE "$1"
 	{
-		qemu-system-x86_64 --version
-		cat "$kernel/version" "$root/labs/rxe.sh" "$root"/labs/vm/{init.sh,agent.[ch],session.c,wire.h,kernel.sh}
+		"$qemu_program" --version
+		cat "$kernel/version" "$root/labs/rxe.sh" "$root"/labs/vm/{init.sh,agent.[ch],session.c,wire.h,arch.sh,kernel.sh}
 		hot_fingerprint
 		echo "${qemu[*]} $append"
 		# The saved kernel knows the TSC's frequency.
@@ -87,20 +86,18 @@ state_key() {
 # qemu_args RUNDIR TREE ROLE: sets $qemu and $append. The same devices when the VM is
 # saved and when it is restored.
 qemu_args() {
-	local i cpu=qemu64 work=${2//,/,,}
-	qemu=(qemu-system-x86_64 -name rdma-lab -nodefaults -no-user-config -no-reboot -display none -M pc)
+	local i cpu=$emulated_cpu work=${2//,/,,} host_root=${fs:-/}
+	qemu=("$qemu_program" -name rdma-lab -nodefaults -no-user-config -no-reboot -display none "${machine[@]}")
 	case $3:$accel in
-	# Any x86 since 2008 computes CRC-32C in hardware; as emulated instructions it
-	# would cost more than the transfer that it protects.
-	counted:*) qemu+=(-accel tcg -icount "shift=1,sleep=off") && cpu+=,+ssse3,+sse4.1,+sse4.2 ;;
+	counted:*) qemu+=(-accel tcg -icount "shift=1,sleep=off") && cpu=$counted_cpu ;;
 	*:kvm) qemu+=(-accel kvm) && cpu=host ;;
 	*) qemu+=(-accel tcg) ;;
 	esac
-	append=$boot_args
-	[[ $accel == kvm ]] || append+=" $tcg_boot_args"
+	append="console=$console $boot_args"
+	[[ $accel == kvm ]] || append+=" $tcg_boot_args $emulated_boot_args"
 	# shellcheck disable=SC2054 # commas within words
-	qemu+=(-cpu "$cpu" -m "$memory" -smp "$cpus" -bios qboot.rom
-		-serial "file:$1/console" -fsdev "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"
+	qemu+=(-cpu "$cpu" -m "$memory" -smp "$cpus"
+		-serial "file:$1/console" -fsdev "local,id=root,path=${host_root//,/,,},security_model=none,readonly=on,multidevs=remap"
 		-device virtio-9p-pci,fsdev=root,mount_tag=root
 		-fsdev "local,id=work,path=$work,security_model=none,multidevs=remap"
 		-device virtio-9p-pci,fsdev=work,mount_tag=work
@@ -166,7 +163,7 @@ drop_old_states() {
 # prepare_start ROLE RUNDIR: sets $qemu to a command that brings the VM up
 prepare_start() {
 	local state kept
-	need_tool qemu-system-x86_64 qemu-system-x86
+	need_tool "$qemu_program" "$qemu_package" "$qemu_group"
 	need_folder "$cache" "set RDMA_LAB_CACHE to a folder of yours"
 	choose_kernel
 	exec {cache_lock}>"$cache/lock"
@@ -220,7 +217,7 @@ vm_ready() { [[ -e $1/ready ]] && vm_pid "$1"; }
 # run the agent of this tree: restart it then, unless somebody is using it.
 vm_outdated() {
 	local f
-	for f in /var/lib/dpkg/status "$tools/agent" "$root/labs/rxe.sh" "$root/labs/vm/init.sh"; do
+	for f in "$fs/var/lib/dpkg/status" "$agent" "$root/labs/rxe.sh" "$root/labs/vm/init.sh"; do
 		[[ ! $f -nt $run/ready ]] || return 0
 	done
 	other_kernel

@@ -51,7 +51,7 @@ test_wrong_usage_is_refused() {
 	local arg rc
 	for arg in '--break nothing' 'rxe0 256' 'rxe0 x' 'rxe0 1 2' '--what'; do
 		# shellcheck disable=SC2086
-		"$B/01-device-open" $arg >/dev/null 2>&1
+		on_host "$B/01-device-open" $arg >/dev/null 2>&1
 		rc=$?
 		assertEquals "$arg" 2 $rc
 	done
