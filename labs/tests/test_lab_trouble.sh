@@ -122,6 +122,14 @@ test_cache_path_with_a_blank() {
 	assertEquals "$(<"$T/err")" 0 "$rc"
 	assertEquals fine "$(<"$T/out")"
 	assertEquals 1 "$(find "$T/my cache" -name 'state-*' | wc -l)"
+	# A saved VM that is damaged is made anew, and the command runs, once.
+	truncate -s 60000000 "$T/my cache"/state-*
+	echo in | RDMA_LAB_CACHE="$T/my cache" "$L" run --fresh cat >"$T/out" 2>"$T/err"
+	rc=$?
+	assertEquals "$(<"$T/err")" 0 "$rc"
+	assertEquals in "$(<"$T/out")"
+	assert_in "$(<"$T/err")" '^lab: the saved VM did not come up; it is made anew$'
+	assertTrue "$(stat -c %s "$T/my cache"/state-*)" "(($(stat -c %s "$T/my cache"/state-*) > 60000000))"
 }
 
 # Where it grows too large (the file that is written here; a disk does the same).

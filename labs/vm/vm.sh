@@ -14,7 +14,7 @@
 #	lock		held while the VM is started or ended
 
 : "${root:?}" "${cache:?}" "${tools:?}" "${kernel=}"
-base='' run='' pid='' append=''
+base='' run='' pid='' append='' state=''
 
 boot_args='quiet panic=-1 rdinit=/init cryptomgr.notests mitigations=off rodata=off audit=0 lsm= init_on_alloc=0'
 # Under emulation QEMU would translate each program anew for every process that
@@ -162,7 +162,7 @@ drop_old_states() {
 
 # prepare_start ROLE RUNDIR: sets $qemu to a command that brings the VM up
 prepare_start() {
-	local state kept
+	local kept
 	need_tool "$qemu_program" "$qemu_package" "$qemu_group"
 	need_folder "$cache" "set RDMA_LAB_CACHE to a folder of yours"
 	choose_kernel
@@ -190,6 +190,17 @@ prepare_start() {
 	else
 		qemu+=(-incoming "exec:cat '$state'")
 	fi
+}
+
+# again_without_state: a saved VM that does not come up is no use to anybody: drop it
+# and begin this command anew, once
+again_without_state() {
+	[[ $accel != kvm && ! $again ]] || return 0
+	note "the saved VM did not come up; it is made anew"
+	rm -f "$state"
+	on_exit
+	[[ ! ${run_lock:-} ]] || unlock_run
+	LAB_AGAIN=1 exec "$root/labs/lab" "${words[@]}"
 }
 
 # set_up RUNDIR PID ROLE
@@ -280,7 +291,10 @@ vm_up() {
 	"$tools/ctl" alone "${qemu[@]}" -daemonize -pidfile "$run/pid" ||
 		die 1 "QEMU did not start" "its reason is above"
 	read -r pid <"$run/pid"
-	set_up "$run" "$pid" warm || die 1 "the VM came up but was not usable" "labs/lab doctor; console: $run/console"
+	if ! set_up "$run" "$pid" warm; then
+		again_without_state
+		die 1 "the VM came up but was not usable" "labs/lab doctor; console: $run/console"
+	fi
 	echo "$LAB_KERNEL" >"$run/kernel"
 	echo "warm $accel $memory $cpus $(<"$kernel/version")" >"$run/ready"
 	undo=()
@@ -321,6 +335,7 @@ fresh_run() {
 	undo=("kill -KILL $pid" "rm -rf '$dir'")
 	if ! set_up "$dir" "$pid" "$role"; then
 		cat "$dir/qemu" >&2
+		again_without_state
 		die 1 "the VM did not come up" "labs/lab doctor"
 	fi
 	trap - EXIT
