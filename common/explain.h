@@ -82,6 +82,13 @@ struct explanation explain_reg_mr(int err);
 struct explanation explain_reg_mr_call(struct ibv_pd *pd, const void *addr,
 				       size_t length, int access, int err);
 
+/*
+ * ibv_reg_dmabuf_mr() with this @fd set errno @err. Libraries ask with fd -1
+ * whether they could, and want the failure: that is cause EXPLAIN_PROBE.
+ */
+#define EXPLAIN_PROBE "dmabuf-probe"
+struct explanation explain_reg_dmabuf_mr(struct ibv_pd *pd, int fd, int err);
+
 struct explanation explain_create_cq(int err);
 struct explanation explain_create_cq_call(struct ibv_context *context, int cqe,
 					  int comp_vector, int err);

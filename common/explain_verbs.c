@@ -442,6 +442,33 @@ struct explanation explain_reg_mr_call(struct ibv_pd *pd, const void *addr,
 	return explain_reg_mr(err);
 }
 
+/*
+ * UCX 与 NCCL 这样打听：fd 给 -1，必定失败，看的是怎么失败。EBADF：内核与驱动都走到
+ * 了看 fd 那一步，所以真的 DMA-BUF 收得下；其余的三个是某一层说“我不会”。
+ */
+struct explanation explain_reg_dmabuf_mr(struct ibv_pd *pd, int fd, int err)
+{
+	const bool cannot =
+		err == EOPNOTSUPP || err == EPROTONOSUPPORT || err == ENOSYS;
+
+	if (!cannot && err != EBADF)
+		return no_idea();
+	if (fd < 0)
+		return because(EXPLAIN_PROBE, "nothing: the answer is enough",
+			       "fd %d asks whether DMA-BUFs can be registered, "
+			       "and for %s the answer is %s",
+			       fd, device_of(pd->context),
+			       cannot ? "no" : "yes");
+	if (cannot)
+		return because("dmabuf-unsupported",
+			       "register memory that the CPU can map with "
+			       "ibv_reg_mr, and copy",
+			       "%s or its driver cannot register DMA-BUFs",
+			       device_of(pd->context));
+	return because("dmabuf-fd", "keep it open until the MR is registered",
+		       "fd %d is not open", fd);
+}
+
 /* ---- create_cq、create_qp ------------------------------------------------ */
 
 struct explanation explain_create_cq(int err)

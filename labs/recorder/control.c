@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * control.c —— 控制路径：device、PD、MR、CQ、SRQ、AH、事件
+ * control.c —— 控制路径：device、PD、CQ、SRQ、AH、事件（MR 在 mr.c）
  *
  * 每个函数都与 libibverbs 里的同名同版本（qptrace.map），先调真的，再记一行。
  * errno、返回值、参数原样交还：程序看不出中间有人。
@@ -15,8 +15,6 @@
 
 #include <errno.h>
 
-#undef ibv_reg_mr
-#undef ibv_reg_mr_iova
 #undef ibv_get_device_list
 
 static const struct explanation unknown;
@@ -282,157 +280,6 @@ EXPORTED struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	return pd;
 }
 
-/* ---- MR ------------------------------------------------------------------- */
-
-/* @iova: 以它开头的地址在 SGE 与对端的 remote_addr 里指这个 MR。*/
-static void record_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
-		      const void *addr, size_t length, uint64_t iova,
-		      unsigned int access)
-{
-	struct object *object;
-	char flags[160];
-
-	access_text(flags, sizeof(flags), access);
-	if (e->err)
-		event_explain(e,
-			      explain_reg_mr_call(pd, addr, length, (int)access,
-						  e->err),
-			      "ibv_reg_mr(%p, %zu bytes, %s)", addr, length,
-			      flags);
-	writer_lock();
-	object = object_add(OBJECT_MR, mr, pd->context);
-	if (object)
-		object->mr = (struct explain_mr){ .pd = pd,
-						  .addr = iova,
-						  .length = length,
-						  .lkey = mr->lkey,
-						  .rkey = mr->rkey,
-						  .access = (int)access };
-	line_add_object(&e->line, OBJECT_MR, mr);
-	line_add_object(&e->line, OBJECT_PD, pd);
-	LINE_HEX(&e->line, "addr", (uintptr_t)addr);
-	LINE_NUMBER(&e->line, "len", length);
-	LINE_TEXT(&e->line, "access", flags);
-	if (mr) {
-		LINE_HEX(&e->line, "lkey", mr->lkey);
-		LINE_HEX(&e->line, "rkey", mr->rkey);
-	}
-	event_end(e);
-}
-
-EXPORTED struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
-				   int access)
-{
-	REAL(ibv_reg_mr, "IBVERBS_1.1", NULL);
-	struct ibv_mr *mr;
-	struct event e;
-
-	if (!event_begin(&e, "reg_mr"))
-		return real(pd, addr, length, access);
-	mr = real(pd, addr, length, access);
-	event_made(&e, mr);
-	record_mr(&e, mr, pd, addr, length, (uintptr_t)addr,
-		  (unsigned int)access);
-	return mr;
-}
-
-EXPORTED struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
-					size_t length, uint64_t iova,
-					int access)
-{
-	REAL(ibv_reg_mr_iova, "IBVERBS_1.7", NULL);
-	struct ibv_mr *mr;
-	struct event e;
-
-	if (!event_begin(&e, "reg_mr"))
-		return real(pd, addr, length, iova, access);
-	mr = real(pd, addr, length, iova, access);
-	event_made(&e, mr);
-	LINE_HEX(&e.line, "iova", iova);
-	record_mr(&e, mr, pd, addr, length, iova, (unsigned int)access);
-	return mr;
-}
-
-/* access 不是编译期常量时，verbs.h 的宏 ibv_reg_mr 变成这一个。*/
-EXPORTED struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
-					 size_t length, uint64_t iova,
-					 unsigned int access)
-{
-	REAL(ibv_reg_mr_iova2, "IBVERBS_1.8", NULL);
-	struct ibv_mr *mr;
-	struct event e;
-
-	if (!event_begin(&e, "reg_mr"))
-		return real(pd, addr, length, iova, access);
-	mr = real(pd, addr, length, iova, access);
-	event_made(&e, mr);
-	LINE_HEX(&e.line, "iova", iova);
-	record_mr(&e, mr, pd, addr, length, iova, access);
-	return mr;
-}
-
-EXPORTED struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
-					  size_t length, uint64_t iova, int fd,
-					  int access)
-{
-	REAL(ibv_reg_dmabuf_mr, "IBVERBS_1.12", NULL);
-	struct ibv_mr *mr;
-	struct event e;
-
-	if (!event_begin(&e, "reg_dmabuf_mr"))
-		return real(pd, offset, length, iova, fd, access);
-	mr = real(pd, offset, length, iova, fd, access);
-	event_made(&e, mr);
-	LINE_HEX(&e.line, "iova", iova);
-	LINE_NUMBER(&e.line, "dmabuf", fd);
-	record_mr(&e, mr, pd, NULL, length, iova, (unsigned int)access);
-	return mr;
-}
-
-/* 之后还用旧的范围去核对 SGE，就会冤枉它。*/
-static void change_mr(struct object *object, struct ibv_pd *pd,
-		      const void *addr, size_t length, int access, int flags)
-{
-	if (flags & IBV_REREG_MR_CHANGE_PD)
-		object->mr.pd = pd;
-	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
-		object->mr.access = access;
-	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
-		object->mr.addr = (uintptr_t)addr;
-		object->mr.length = length;
-	}
-}
-
-EXPORTED int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
-			  void *addr, size_t length, int access)
-{
-	REAL(ibv_rereg_mr, "IBVERBS_1.1", IBV_REREG_MR_ERR_INPUT);
-	struct object *object;
-	struct event e;
-	int rc;
-
-	if (!event_begin(&e, "rereg_mr"))
-		return real(mr, flags, pd, addr, length, access);
-	rc = real(mr, flags, pd, addr, length, access);
-	event_returned(&e, rc ? errno : 0);
-	if (e.err)
-		event_explain(&e, unknown, "ibv_rereg_mr(flags 0x%x)",
-			      (unsigned int)flags);
-	LINE_HEX(&e.line, "flags", (unsigned int)flags);
-	LINE_HEX(&e.line, "lkey", mr->lkey);
-	LINE_HEX(&e.line, "rkey", mr->rkey);
-	writer_lock();
-	line_add_object(&e.line, OBJECT_MR, mr);
-	object = object_find(OBJECT_MR, mr);
-	if (object && !rc) {
-		object->mr.lkey = mr->lkey;
-		object->mr.rkey = mr->rkey;
-		change_mr(object, pd, addr, length, access, flags);
-	}
-	event_end(&e);
-	return rc;
-}
-
 /* ---- channel 与 CQ -------------------------------------------------------- */
 
 EXPORTED struct ibv_comp_channel *
@@ -457,7 +304,7 @@ ibv_create_comp_channel(struct ibv_context *context)
 }
 
 void record_cq(struct event *e, struct ibv_cq *cq, struct ibv_context *context,
-	       int asked)
+	       int64_t asked)
 {
 	struct object *object;
 

@@ -109,8 +109,8 @@ void event_end(struct event *event)
 	format_why(line, &event->why);
 	if (event->end)
 		LINE_NUMBER(line, "dur",
-			    writer_time(event->end) -
-				    writer_time(event->stamp));
+			    (int64_t)(writer_time(event->end) -
+				      writer_time(event->stamp)));
 	writer_add(event->stamp, line);
 	/* 失败之后，程序往往就此结束。*/
 	writer_commit(event->err || event->why.cause[0]);

@@ -512,7 +512,7 @@ static struct ibv_cq_ex *traced_create_cq_ex(struct ibv_context *context,
 			context->device->name, init->cqe, init->comp_vector);
 	if (cq)
 		hook_cq_ex(cq, init->wc_flags);
-	record_cq(&e, cq ? ibv_cq_ex_to_cq(cq) : NULL, context, (int)init->cqe);
+	record_cq(&e, cq ? ibv_cq_ex_to_cq(cq) : NULL, context, init->cqe);
 	return cq;
 }
 

@@ -54,7 +54,7 @@ void record_qp(struct event *event, struct ibv_qp *qp, const struct ibv_pd *pd,
 	       const struct ibv_qp_init_attr *got,
 	       const struct ibv_qp_cap *asked);
 void record_cq(struct event *event, struct ibv_cq *cq,
-	       struct ibv_context *context, int asked);
+	       struct ibv_context *context, int64_t asked);
 void record_srq(struct event *event, struct ibv_srq *srq,
 		struct ibv_context *context, const struct ibv_srq_attr *attr);
 

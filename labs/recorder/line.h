@@ -70,11 +70,21 @@ static inline bool line_put_key(struct line *line, const char *key, size_t len)
 	return true;
 }
 
+/* @value is an int64_t's if @has_sign. */
 static inline void line_add_number(struct line *line, const char *key,
-				   size_t key_len, uint64_t value)
+				   size_t key_len, uint64_t value,
+				   bool has_sign)
 {
-	if (line_put_key(line, key, key_len))
-		line->used += put_decimal(line->text + line->used, value);
+	if (!line_put_key(line, key, key_len))
+		return;
+	if (value > INT64_MAX && has_sign) {
+		line->text[line->used++] = '-';
+		value = -value;
+	}
+	/* JSON readers have 63 bits, or doubles: more goes as LINE_HEX does. */
+	line->used += value > INT64_MAX && !has_sign
+			      ? put_hex(line->text + line->used, value)
+			      : put_decimal(line->text + line->used, value);
 }
 
 static inline void line_add_hex(struct line *line, const char *key,
@@ -103,8 +113,10 @@ static inline void line_add_word(struct line *line, const char *key,
 }
 
 #define LINE_KEY(key) ",\"" key "\":", sizeof(",\"" key "\":") - 1
-#define LINE_NUMBER(line, key, value) \
-	line_add_number(line, LINE_KEY(key), (uint64_t)(value))
+/* The type of @value decides whether it has a sign: an int's -1 stays -1. */
+#define LINE_NUMBER(line, key, value)                           \
+	line_add_number(line, LINE_KEY(key), (uint64_t)(value), \
+			(__typeof__(value))-1 < (__typeof__(value))1)
 /* As a string "0x...": a reader with doubles would round 64 bits. */
 #define LINE_HEX(line, key, value) \
 	line_add_hex(line, LINE_KEY(key), (uint64_t)(value))

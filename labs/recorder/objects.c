@@ -108,7 +108,7 @@ void line_add_object(struct line *line, enum object_kind kind,
 	};
 
 	line_add_number(line, keys[kind].text, keys[kind].len,
-			object_id(kind, pointer));
+			object_id(kind, pointer), false);
 }
 
 static void queue_free(struct queue *queue)

@@ -91,6 +91,9 @@ struct qp *report_qp(const struct report *r, int side, uint64_t id);
 uint64_t event_number(const struct event *event, const char *key);
 const char *event_text(const struct event *event, const char *key);
 
+/* Its failure is the answer that was asked for. */
+bool event_is_probe(const struct event *event);
+
 /* One line of words: "ibv_modify_qp QP 17 INIT -> RTR ...". */
 void event_describe(const struct event *event, char *out, size_t size);
 

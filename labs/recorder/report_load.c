@@ -8,6 +8,7 @@
 #include "report.h"
 
 #include "../../common/report.h"
+#include "explain.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,6 +27,11 @@ const char *event_text(const struct event *event, const char *key)
 	return text ? text : "";
 }
 
+bool event_is_probe(const struct event *event)
+{
+	return !strcmp(event_text(event, "id"), EXPLAIN_PROBE);
+}
+
 static const char *const quiet[] = { "arm", "cq_event", "query_qp", NULL };
 
 static bool is_one_of(const char *ev, const char *const *list)
@@ -39,8 +45,8 @@ static enum event_class classify(const struct event *event)
 {
 	const char *ev = event->ev;
 
-	/* 收下了的值，多数时候什么也没有发生。*/
-	if (!strcmp(ev, "warning"))
+	/* 收下了的值，多数时候什么也没有发生；打听时的失败是要的答案。*/
+	if (!strcmp(ev, "warning") || event_is_probe(event))
 		return CLASS_CONTROL;
 	if (event_text(event, "cause")[0] || !strcmp(ev, "post_failed") ||
 	    event_number(event, "err"))

@@ -148,8 +148,10 @@ void event_describe(const struct event *event, char *out, size_t size)
 		describe_transfer(&t, event);
 	}
 	if (event_number(event, "err"))
-		put(&t, "  FAILED: %s", event_text(event, "errname"));
-	if (event_number(event, "dur") > 1000000)
+		put(&t, "  %s: %s",
+		    event_is_probe(event) ? "a probe" : "FAILED",
+		    event_text(event, "errname"));
+	if ((int64_t)event_number(event, "dur") > 1000000)
 		put(&t, "  (%.1f ms)",
 		    (double)event_number(event, "dur") / 1e6);
 }

@@ -140,6 +140,7 @@ session_probes() {
 	options=(--quiet) && go q modify
 	options=() && go t ops
 	both_go modify && both_go remote && both_go early && both_go early_extended
+	both_go extremes
 	reap_all
 	both_go threads 64
 	# With another preload, with all symbols bound at once, and under a shell that

@@ -60,7 +60,7 @@ assert_same() {
 		assertEquals "$1.$side began and ended" "1 1" \
 			"$(count "t.$1.$side" '.ev == "start"') $(count "t.$1.$side" '.ev == "exit"')"
 		assertEquals "failed calls of $1.$side" 0 \
-			"$(count "t.$1.$side" '.err != null and .err != 0')"
+			"$(count "t.$1.$side" '.err != null and .err != 0 and .id != "dmabuf-probe"')"
 	done
 	accepted "$1" "$T/t.$1.server.json" "$T/t.$1.client.json"
 	assert_not_in "$said" MISMATCH "$1:"
@@ -178,10 +178,15 @@ told_apart=(init-port-zero init-on-connected-qp rtr-no-grh rtr-gid-slot-empty
 	mtu-differs wrong-qpn psn-differs peer-in-err cq-overrun hang-timeout-zero
 	hang-unsignaled hang-wrong-cq hang-sqd)
 
-unharmed() { # NAME RC
+# Its stderr may be the recorder's.
+alike_but_told() { # NAME RC
 	assertEquals "exit code of $1 without" "$2" "$(rc_of "p.$1")"
 	assertEquals "exit code of $1 ($(err_of "t.$1"))" "$2" "$(rc_of "t.$1")"
 	assertEquals "output of $1" "$(out_of "p.$1")" "$(out_of "t.$1")"
+}
+
+unharmed() { # NAME RC
+	alike_but_told "$@"
 	assertEquals "stderr of $1" "$(err_of "p.$1")" "$(err_of "t.$1")"
 }
 
@@ -246,6 +251,38 @@ test_lines() {
 		"\(.tid) \(.qp) \(.cq)"' "$T/t.threads_64.json" | sort -u | wc -l)"
 	assertEquals 'the QP is the one of the line' 64 "$(jq -r 'select(.ev == "completion") |
 		"\(.qp) \(.qpn)"' "$T/t.threads_64.json" | sort -u | wc -l)"
+}
+
+# The report takes whatever the recorder writes: no number is too large for it, and
+# a negative one stays negative.
+test_what_is_written_can_be_read() {
+	helper "$B/unit_line" -O1 labs/tests/unit_line.c \
+		labs/recorder/line.c labs/recorder/report_load.c \
+		"$B/librdma_common.a" -libverbs -ljansson
+	here units "$B/unit_line" "$T/lines.json"
+	assertEquals "unit_line: 0 failures" "$(out_of units)"
+	assertEquals "$(err_of units)" 0 "$(rc_of units)"
+}
+
+test_extremes() {
+	given probes || return 0
+	alike_but_told extremes 0
+	accepted extremes "$T/t.extremes.json"
+	assertEquals '-1 -2147483648 ' "$(values t.extremes 'select(.dmabuf).dmabuf')"
+	assertEquals '-1 ' "$(values t.extremes 'select(.ev == "create_cq" and .err != 0).cqe_asked')"
+	assertEquals '-2147483648 ' "$(values t.extremes 'select(.ev == "resize_cq").cqe_asked')"
+	assertEquals '0xffffffffffffffff ' "$(values t.extremes 'select(.ev == "reg_mr" and .err != 0).len')"
+	assertEquals 'lines of bare numbers above 63 bits' 0 \
+		"$(grep -cE ':[0-9]{20}' "$T/t.extremes.json")"
+}
+
+# UCX and NCCL register fd -1 to see how it fails: nobody is accused of that.
+test_dmabuf_probe() {
+	given probes || return 0
+	assertEquals 'dmabuf-probe ' "$(values t.extremes 'select(.dmabuf == -1).id')"
+	assert_not_in "$(err_of t.extremes)" 'fd -1'
+	accepted extremes "$T/t.extremes.json"
+	assert_in "$said" 'reg_dmabuf_mr, bytes 64, 0  a probe: E[A-Z]+'
 }
 
 # Half a line at the end is what kill -9 may leave.

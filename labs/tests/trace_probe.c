@@ -22,6 +22,8 @@
  *	close                关掉 3 以上的所有 fd 再收发
  *	early                在 INIT 里 ibv_post_send：被驱动拒绝
  *	early_extended       同样，用 ibv_wr_*
+ *	extremes             像 UCX 与 NCCL 那样用 fd -1 打听 DMA-BUF；再给各个调用最大、
+ *	                     最小的数，都被拒绝
  *	leave N              vfork 出的子进程 _exit；自己收发 10 个消息，然后 _exit(N)
  *	ops                  context->ops.poll_cq 在哪个库里
  *
@@ -30,6 +32,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -574,6 +577,26 @@ static int early(struct end *e)
 	return err ? 4 : 0;
 }
 
+/* 一个也不该成功；成功了的算在返回值里。*/
+static int extremes(struct end *e)
+{
+	struct ibv_qp_init_attr qp = { .send_cq = e->cq, .recv_cq = e->cq };
+	struct ibv_qp_attr attr;
+	int taken = 0;
+
+	taken += ibv_reg_dmabuf_mr(e->pd, 0, SIZE, 0, -1, 0) != NULL;
+	printf("dmabuf: %d\n", errno);
+	taken += ibv_reg_dmabuf_mr(e->pd, UINT64_MAX, SIZE_MAX, UINT64_MAX,
+				   INT_MIN, -1) != NULL;
+	taken += ibv_reg_mr(e->pd, e->buf, SIZE_MAX, 0) != NULL;
+	taken += ibv_create_cq(e->context, -1, NULL, NULL, -1) != NULL;
+	taken += ibv_resize_cq(e->cq, INT_MIN) == 0;
+	memset(&qp.cap, 0xff, sizeof(qp.cap));
+	taken += ibv_create_qp(e->pd, &qp) != NULL;
+	memset(&attr, 0xff, sizeof(attr));
+	return taken + (ibv_modify_qp(e->qp, &attr, INT_MAX) == 0);
+}
+
 static int whose_ops(const struct end *e)
 {
 	Dl_info info = { 0 };
@@ -617,6 +640,8 @@ static int with_a_qp(const char *how, int number)
 		return quits();
 	if (!strcmp(how, "early"))
 		return early(&e);
+	if (!strcmp(how, "extremes"))
+		return extremes(&e);
 	if (!strcmp(how, "ops"))
 		return whose_ops(&e);
 	if (!strcmp(how, "wait") || !strncmp(how, "un", 2))

@@ -159,6 +159,36 @@ static struct ibv_qp_attr good_attr(enum ibv_qp_state state)
 	};
 }
 
+/* ---- ibv_reg_dmabuf_mr ----------------------------------------------------- */
+
+static void test_dmabuf(void)
+{
+	static const struct {
+		const char *what;
+		int fd, err;
+		const char *id, *word;
+	} rows[] = {
+		{ "fd -1, no such operation", -1, EOPNOTSUPP, EXPLAIN_PROBE,
+		  "no" },
+		{ "fd -1, an old kernel", -1, EPROTONOSUPPORT, EXPLAIN_PROBE,
+		  "no" },
+		{ "fd -1, looked at", -1, EBADF, EXPLAIN_PROBE, "yes" },
+		{ "fd -1, no memory", -1, ENOMEM, NULL, "" },
+		{ "a real fd, no such operation", 7, EOPNOTSUPP,
+		  "dmabuf-unsupported", "cannot" },
+		{ "a closed fd", 7, EBADF, "dmabuf-fd", "not open" },
+		{ "a real fd, EINVAL", 7, EINVAL, NULL, "" },
+	};
+	struct explanation why;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		why = explain_reg_dmabuf_mr(&pd, rows[i].fd, rows[i].err);
+		expect(rows[i].what, &why, rows[i].id);
+		expect_true("the answer",
+			    strstr(why.cause, rows[i].word) != NULL);
+	}
+}
+
 /* ---- ibv_modify_qp --------------------------------------------------------- */
 
 static void expect_modify(const char *what, const struct ibv_qp_attr *attr,
@@ -620,6 +650,7 @@ static void test_text(void)
 
 int main(void)
 {
+	test_dmabuf();
 	test_types();
 	test_order_of_checks();
 	test_read_only_mappings();

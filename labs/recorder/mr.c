@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+/*
+ * mr.c —— 控制路径：注册内存的几种叫法，与改注册
+ */
+#include "event.h"
+#include "format.h"
+#include "objects.h"
+#include "writer.h"
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+static void explain_mr(struct event *e, struct ibv_pd *pd, const void *addr,
+		       size_t length, unsigned int access)
+{
+	char flags[160];
+
+	if (e->err)
+		event_explain(e,
+			      explain_reg_mr_call(pd, addr, length, (int)access,
+						  e->err),
+			      "ibv_reg_mr(%p, %zu bytes, %s)", addr, length,
+			      access_text(flags, sizeof(flags), access));
+}
+
+/* @iova: 以它开头的地址在 SGE 与对端的 remote_addr 里指这个 MR。*/
+static void add_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
+		   const void *addr, size_t length, uint64_t iova,
+		   unsigned int access)
+{
+	struct object *object;
+	char flags[160];
+
+	writer_lock();
+	object = object_add(OBJECT_MR, mr, pd->context);
+	if (object)
+		object->mr = (struct explain_mr){ .pd = pd,
+						  .addr = iova,
+						  .length = length,
+						  .lkey = mr->lkey,
+						  .rkey = mr->rkey,
+						  .access = (int)access };
+	line_add_object(&e->line, OBJECT_MR, mr);
+	line_add_object(&e->line, OBJECT_PD, pd);
+	LINE_HEX(&e->line, "addr", (uintptr_t)addr);
+	LINE_NUMBER(&e->line, "len", length);
+	LINE_TEXT(&e->line, "access",
+		  access_text(flags, sizeof(flags), access));
+	if (mr) {
+		LINE_HEX(&e->line, "lkey", mr->lkey);
+		LINE_HEX(&e->line, "rkey", mr->rkey);
+	}
+	event_end(e);
+}
+
+static void record_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
+		      const void *addr, size_t length, uint64_t iova,
+		      unsigned int access)
+{
+	explain_mr(e, pd, addr, length, access);
+	add_mr(e, mr, pd, addr, length, iova, access);
+}
+
+EXPORTED struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+				   int access)
+{
+	REAL(ibv_reg_mr, "IBVERBS_1.1", NULL);
+	struct ibv_mr *mr;
+	struct event e;
+
+	if (!event_begin(&e, "reg_mr"))
+		return real(pd, addr, length, access);
+	mr = real(pd, addr, length, access);
+	event_made(&e, mr);
+	record_mr(&e, mr, pd, addr, length, (uintptr_t)addr,
+		  (unsigned int)access);
+	return mr;
+}
+
+EXPORTED struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
+					size_t length, uint64_t iova,
+					int access)
+{
+	REAL(ibv_reg_mr_iova, "IBVERBS_1.7", NULL);
+	struct ibv_mr *mr;
+	struct event e;
+
+	if (!event_begin(&e, "reg_mr"))
+		return real(pd, addr, length, iova, access);
+	mr = real(pd, addr, length, iova, access);
+	event_made(&e, mr);
+	LINE_HEX(&e.line, "iova", iova);
+	record_mr(&e, mr, pd, addr, length, iova, (unsigned int)access);
+	return mr;
+}
+
+/* access 不是编译期常量时，verbs.h 的宏 ibv_reg_mr 变成这一个。*/
+EXPORTED struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
+					 size_t length, uint64_t iova,
+					 unsigned int access)
+{
+	REAL(ibv_reg_mr_iova2, "IBVERBS_1.8", NULL);
+	struct ibv_mr *mr;
+	struct event e;
+
+	if (!event_begin(&e, "reg_mr"))
+		return real(pd, addr, length, iova, access);
+	mr = real(pd, addr, length, iova, access);
+	event_made(&e, mr);
+	LINE_HEX(&e.line, "iova", iova);
+	record_mr(&e, mr, pd, addr, length, iova, access);
+	return mr;
+}
+
+/* 打听一下而已，不是失败：只写进记录。*/
+static void explain_dmabuf(struct event *e, struct ibv_pd *pd, int fd,
+			   size_t length)
+{
+	struct explanation why;
+
+	if (!e->err)
+		return;
+	why = explain_reg_dmabuf_mr(pd, fd, e->err);
+	if (why.id && !strcmp(why.id, EXPLAIN_PROBE))
+		e->why = why;
+	else
+		event_explain(e, why, "ibv_reg_dmabuf_mr(fd %d, %zu bytes)", fd,
+			      length);
+}
+
+EXPORTED struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
+					  size_t length, uint64_t iova, int fd,
+					  int access)
+{
+	REAL(ibv_reg_dmabuf_mr, "IBVERBS_1.12", NULL);
+	struct ibv_mr *mr;
+	struct event e;
+
+	if (!event_begin(&e, "reg_dmabuf_mr"))
+		return real(pd, offset, length, iova, fd, access);
+	mr = real(pd, offset, length, iova, fd, access);
+	event_made(&e, mr);
+	LINE_HEX(&e.line, "iova", iova);
+	LINE_NUMBER(&e.line, "dmabuf", fd);
+	explain_dmabuf(&e, pd, fd, length);
+	add_mr(&e, mr, pd, NULL, length, iova, (unsigned int)access);
+	return mr;
+}
+
+/* 之后还用旧的范围去核对 SGE，就会冤枉它。*/
+static void change_mr(struct object *object, struct ibv_pd *pd,
+		      const void *addr, size_t length, int access, int flags)
+{
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		object->mr.pd = pd;
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		object->mr.access = access;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		object->mr.addr = (uintptr_t)addr;
+		object->mr.length = length;
+	}
+}
+
+EXPORTED int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
+			  void *addr, size_t length, int access)
+{
+	REAL(ibv_rereg_mr, "IBVERBS_1.1", IBV_REREG_MR_ERR_INPUT);
+	struct object *object;
+	struct event e;
+	int rc;
+
+	if (!event_begin(&e, "rereg_mr"))
+		return real(mr, flags, pd, addr, length, access);
+	rc = real(mr, flags, pd, addr, length, access);
+	event_returned(&e, rc ? errno : 0);
+	if (e.err)
+		event_explain(&e, (struct explanation){ 0 },
+			      "ibv_rereg_mr(flags 0x%x)", (unsigned int)flags);
+	LINE_HEX(&e.line, "flags", (unsigned int)flags);
+	LINE_HEX(&e.line, "lkey", mr->lkey);
+	LINE_HEX(&e.line, "rkey", mr->rkey);
+	writer_lock();
+	line_add_object(&e.line, OBJECT_MR, mr);
+	object = object_find(OBJECT_MR, mr);
+	if (object && !rc) {
+		object->mr.lkey = mr->lkey;
+		object->mr.rkey = mr->rkey;
+		change_mr(object, pd, addr, length, access, flags);
+	}
+	event_end(&e);
+	return rc;
+}
