@@ -489,23 +489,35 @@ static void make_extended(struct end *e, struct ibv_cq_ex **cq)
 		die("ibv_create_qp_ex", errno);
 }
 
-/*
- * 两个都在 CQ 里了才去取，而且不多问一次：librxe 的 end_poll 在 next_poll 说“没有了”
- * 之后会把位置再推进一格，于是读到旧的。
- */
-static int reap_two(struct ibv_cq_ex *cq)
+static bool start_poll(struct ibv_cq_ex *cq)
 {
 	struct ibv_poll_cq_attr attr = { 0 };
 	time_t end = time(NULL) + DEADLINE_S;
-	int seen = 0;
 
 	while (ibv_start_poll(cq, &attr))
 		if (time(NULL) > end)
-			return 0;
-	seen += cq->status == IBV_WC_SUCCESS;
-	if (!ibv_next_poll(cq))
+			return false;
+	return true;
+}
+
+/*
+ * librxe 的 end_poll 在 next_poll 说“没有了”之后会把位置再推进一格，于是读到旧的。所以
+ * 一个一个地取；只有 @together 时，先等到两个想必都在 CQ 里了，才用 next_poll。
+ */
+static int reap_two(struct ibv_cq_ex *cq, bool together)
+{
+	int seen = 0;
+
+	if (together)
+		sleep(1);
+	for (int i = 0; i < 2 && start_poll(cq); i++) {
 		seen += cq->status == IBV_WC_SUCCESS;
-	ibv_end_poll(cq);
+		if (together && !ibv_next_poll(cq)) {
+			seen += cq->status == IBV_WC_SUCCESS;
+			i++;
+		}
+		ibv_end_poll(cq);
+	}
 	return seen;
 }
 
@@ -536,8 +548,7 @@ static int extended(void)
 				       (uintptr_t)e->buf + SIZE, SIZE);
 		if (ibv_wr_complete(qp))
 			die("ibv_wr_complete", EIO);
-		usleep(20000);
-		if (reap_two(cq) != 2)
+		if (reap_two(cq, i == MESSAGES - 1) != 2)
 			die("ibv_next_poll", EIO);
 	}
 	unmake(e);
