@@ -103,18 +103,23 @@ static uint64_t came(const struct end *end)
 	       end->ch.counts.rendezvous_received;
 }
 
-/* Until nothing has come for a while. */
+static uint64_t sent_by(const struct end *end)
+{
+	return end->ch.counts.eager_sent + end->ch.counts.rendezvous_sent;
+}
+
+/* Until all that was sent has come, and nothing more is sent for a while. */
 static void settle(struct pair *p)
 {
+	int64_t deadline = deadline_in_ms(LONG_MS);
 	int64_t quiet = deadline_in_ms(QUIET_MS);
-	uint64_t seen = 0;
+	uint64_t seen = 0, sent;
 
-	while (!deadline_passed(quiet) && both(p, INT64_MAX)) {
-		uint64_t now = came(&p->a) + came(&p->b);
-
-		if (now != seen)
+	while (!deadline_passed(quiet) && both(p, deadline)) {
+		sent = sent_by(&p->a) + sent_by(&p->b);
+		if (sent != seen || sent != came(&p->a) + came(&p->b))
 			quiet = deadline_in_ms(QUIET_MS);
-		seen = now;
+		seen = sent;
 	}
 }
 
