@@ -280,6 +280,12 @@ test_transport_that_is_not_there() {
 	assert_in "$(err_of device)" '^error: ucp_init\(.*UCX_NET_DEVICES=no_such_dev\)'
 }
 
+# await_echoes CLIENT…: until each is in the middle of its echoes
+await_echoes() {
+	local name
+	for name; do await in_file 'send and receive$' "$T/$name.out"; done
+}
+
 test_stop_signals() {
 	local program signal
 	for program in ucx_echo sock_echo; do
@@ -289,18 +295,18 @@ test_stop_signals() {
 			assert_done "idle$signal"
 			# With clients in the middle of it.
 			serve $program busy
-			begin_ask $program one -q -n 100000000
-			begin_ask $program two -q -n 100000000
-			nap 0.4
+			begin_ask $program one -n 100000000
+			begin_ask $program two -n 100000000
+			await_echoes one two
 			stop busy $signal
 			reap one two
 			assert_done busy
 			assert_error one 1 'closed|gone|reset'
 			assert_error two 1 'closed|gone|reset'
 			serve $program server -c 2
-			begin_ask $program client -q -n 100000000
-			begin_ask $program bench -q -b -n 100000000
-			nap 0.4
+			begin_ask $program client -n 100000000
+			begin_ask $program bench -b -n 100000000
+			await_echoes client bench
 			stop client $signal
 			stop bench $signal
 			reap server
@@ -317,14 +323,14 @@ test_stop_signals() {
 	exec 8>&-
 	assert_done half
 	next_port
-	begin_ask ucx_echo connecting -q
-	nap 0.4
+	begin_ask ucx_echo connecting
+	await in_file 'connect to' "$T/connecting.out"
 	stop connecting INT
 	assert_error connecting 1 'stopped by a signal'
 	start host timeout 20 "$N/ucx_peer" server "$port" no-info
 	await listening_or_ended "$port" "$pid"
-	begin_ask ucx_echo waiting -q
-	nap 0.4
+	begin_ask ucx_echo waiting
+	await in_file 'create the endpoint' "$T/waiting.out"
 	stop waiting TERM
 	reap host
 	assert_error waiting 1 'waiting for its peer info: stopped by a signal'
