@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 #
 # What lesson 08 says of UCX's hang over UD: the run that hangs, three changes of
-# which each must cure it, and that the script ends all it has started.
+# which each must cure it, and that the script ends all it has started. And of its
+# crash: what the kernel does, and that an event which comes never, once, and again
+# has the effects of old kernels, of none, and of new ones.
 #
 # shellcheck disable=SC2016 # scripts for the lab are quoted
 # shellcheck source=labs/tests/lib.sh
@@ -58,11 +60,9 @@ test_without_the_check_it_runs() {
 }
 
 test_with_one_byte_changed_it_runs() {
-	"${CC:-cc}" -O1 -Wall -Wextra -Werror -D_GNU_SOURCE -fPIC -shared \
-		-o "$B/set_sl.so" labs/tests/set_sl.c || fail 'set_sl.c'
+	helper "$B/set_sl.so" -O1 -fPIC -shared labs/tests/set_sl.c
 	hang byte --seconds 60 UCX_TLS=ud_verbs "LD_PRELOAD=$B/set_sl.so" || return 0
 	assertEquals "$(out_of byte)" 0 "$(rc_of byte)"
-	rm -f "$B/set_sl.so"
 }
 
 # RC alone cannot exchange its QPNs, and says so.
@@ -71,6 +71,92 @@ test_rc_alone_fails_at_once() {
 	assertEquals 1 "$(rc_of alone)"
 	assert_in "$(out_of alone)" \
 		'^client on rxe1: failed \(exit code 255\): no auxiliary transport'
+}
+
+# clients MOST HELD SETTING…: a server over rc_verbs, and as many clients after each
+# other, until one side aborts. HELD: the QPs that the server has in the end.
+clients() {
+	command -v ucx_perftest >/dev/null || { skip 'no UCX (package ucx-utils)'; return 1; }
+	export MOST=$1 HELD=$2 SETTINGS="${*:3}"
+	in_lab '
+		held() { rdma resource show qp link rxe0/1 | grep -c "pid $server "; }
+		held_or_ended() { [[ $(held) == "$HELD" ]] || ended "$server"; }
+		echo_with() { run "$1" timeout 60 env $SETTINGS "$B/ucx_echo" "${@:2}"; }
+		export UCX_TLS=rc_verbs UCX_NET_DEVICES=rxe0:1
+		start server env $SETTINGS labs/qptrace --quiet --control-only \
+			-o "$T/server.json" -- "$B/ucx_echo" server -q -p 2110 -t 20
+		server=$pid
+		await listening_or_ended 2110 "$server"
+		export UCX_NET_DEVICES=rxe1:1
+		for ((i = 1; i <= MOST; i++)); do
+			echo_with "client.$i" client 10.99.0.1 -q -p 2110 -t 20
+			! grep -qx 134 "$T/client.$i.rc" && ! ended "$server" || break
+		done
+		ended "$server" || await held_or_ended
+		held >"$T/held" || true
+		kill "$server" 2>/dev/null || true
+		reap server'
+}
+
+aborted() { cat "$T"/*.rc | grep -cx 134; }
+ASSERTION="ib_device.c:[0-9]+ +Assertion .wait_ctx->cb_id == "
+
+assert_nobody_aborts() { # HELD
+	assertEquals "$(cat "$T"/*.err)" 0 "$(aborted)"
+	assertEquals 'each client is done, and the server' 7 "$(cat "$T"/*.rc | grep -cx 0)"
+	assertEquals 'QPs of the server' "$1" "$(cat "$T/held")"
+}
+
+assert_somebody_aborts() {
+	assertTrue 'somebody aborts' "(($(aborted) > 0))"
+	assert_in "$(cat "$T"/*.err)" "$ASSERTION"
+}
+
+# preload MODE: the setting that makes last_wqe.c send the event never, once, again
+preload() {
+	helper "$B/last_wqe.so" -O1 -fPIC -shared labs/tests/last_wqe.c -lpthread
+	echo "LAST_WQE=$1 LD_PRELOAD=$B/last_wqe.so UCX_IB_ASYNC_EVENTS=y"
+}
+
+test_an_event_that_never_comes_keeps_the_qps() {
+	# shellcheck disable=SC2046 # words
+	clients 6 6 $(preload never) || return 0
+	assert_nobody_aborts 6
+}
+
+test_an_event_that_comes_once_is_right() {
+	# shellcheck disable=SC2046 # words
+	clients 6 0 $(preload once) || return 0
+	assert_nobody_aborts 0
+}
+
+test_an_event_that_comes_again_aborts() {
+	# shellcheck disable=SC2046 # words
+	clients 30 0 $(preload again) || return 0
+	assert_somebody_aborts
+}
+
+# As ucx_echo sets it for itself where there is rxe, on any kernel.
+test_who_does_not_listen_survives() {
+	clients 6 6 || return 0
+	assert_nobody_aborts 6
+}
+
+# The kernel is asked what it does, and UCX has to do what follows from that.
+test_the_kernels_own_event() {
+	local told
+	clients 30 30 UCX_IB_ASYNC_EVENTS=y || return 0
+	told=$(jq -s 'map(select(.type == "QP_LAST_WQE_REACHED")) | group_by(.qpn) |
+		map(length) | max // 0' "$T/server.json")
+	assertEquals 'each QP is put into ERR twice' true "$(jq -s 'map(select(.to == "ERR")) |
+		length > 0 and (map(select(.from == "ERR")) | length) > 0' "$T/server.json")"
+	if ((told)); then
+		assertTrue "told $told times" "((told > 1))"
+		assert_somebody_aborts
+	else
+		assertEquals "$(cat "$T"/*.err)" 0 "$(aborted)"
+		assertEquals 'QPs of the server' 30 "$(cat "$T/held")"
+	fi
 }
 
 test_usage() {
