@@ -22,7 +22,7 @@ static void put(struct line *line, const char *text, size_t len)
 	line->used += len;
 }
 
-const char two_digits[200] = "00010203040506070809"
+const char two_digits[201] = "00010203040506070809"
 			     "10111213141516171819"
 			     "20212223242526272829"
 			     "30313233343536373839"

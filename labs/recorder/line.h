@@ -33,7 +33,7 @@ static inline void line_start(struct line *line, const char *name)
 }
 
 /* "00" ... "99" */
-extern const char two_digits[200];
+extern const char two_digits[201];
 
 /* Write @value in decimal to @out (20 bytes are enough). Returns its length. */
 size_t put_large_decimal(char *out, uint64_t value); /* of 100 or more */
