@@ -24,7 +24,8 @@ test_one_message_each_way_over_the_wire() {
 		captured() { (($(stat -c %s "$T/wire") > 600)); }
 		sent() { cat /sys/class/net/veth0/statistics/tx_packets; }
 		echo "$(sent)" >"$T/sent"
-		dumpcap -q -i veth0 -f "udp port 4791" -w "$T/wire" 2>"$T/dumpcap" &
+		# To stdout: dumpcap gives up the right to open a file of another user.
+		dumpcap -q -i veth0 -f "udp port 4791" -w - >"$T/wire" 2>"$T/dumpcap" &
 		dumper=$!
 		await in_file "^File: " "$T/dumpcap"
 		pair a --json rxe0 : --json 127.0.0.1 rxe1
