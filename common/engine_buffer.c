@@ -18,11 +18,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PAGE	  4096u
-#define MEBIBYTE  (1u << 20)
-#define KEEP_MOST (64u << 20) /* 留着备用的 buffer，总共不超过这么多字节 */
-#define KEEP_FDS  256 /* 也不超过这么多个：每个占一个 fd */
-#define OWN_MOST  (256u << 10) /* 每个 client 可以留一个给过它的，至多这么大 */
+#define PAGE	 4096u
+#define MEBIBYTE (1u << 20)
+/* 留着备用的 buffer，总共不超过这么多字节，也不超过这么多个：每个占一个 fd。*/
+#define KEEP_MOST (64u << 20)
+#define KEEP_FDS  256
+/* 每个 client 可以留一个给过它的，至多这么大。*/
+#define OWN_MOST (256u << 10)
 
 static const struct explanation no_explanation;
 

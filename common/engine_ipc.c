@@ -20,8 +20,9 @@
 #define ACCEPT_BATCH 16
 #define ACCEPT_MS    100  /* fd 用尽后，隔这么久再 accept */
 #define DRAIN_MS     2000 /* 拒绝之后，让对端把正在写的写完 */
-#define OUT_HIGH     65536 /* 积了这么多没发出去，就不再取下一个请求 */
-#define OUT_MOST     (ENGINE_FRAME_MAX + OUT_HIGH)
+/* 积了这么多没发出去，就不再取下一个请求。*/
+#define OUT_HIGH 65536
+#define OUT_MOST (ENGINE_FRAME_MAX + OUT_HIGH)
 
 static const struct explanation no_explanation;
 

@@ -15,10 +15,10 @@
 
 // region fields
 #define AT(member, field) offsetof(struct engine_message, member.field)
-#define FIELD(member, field, kind, need)                              \
-	{                                                             \
-		kind, need, AT(member, field), ENGINE_TEXT_OF(#field) \
-	}
+// clang-format off
+#define FIELD(member, field, kind, need) \
+	{ kind, need, AT(member, field), ENGINE_TEXT_OF(#field) }
+// clang-format on
 #define MUST(member, field, kind) FIELD(member, field, kind, ENGINE_REQUIRED)
 #define MAY(member, field, kind)  FIELD(member, field, kind, ENGINE_OPTIONAL)
 #define OURS(member, field, kind) FIELD(member, field, kind, ENGINE_EXTENSION)
@@ -110,27 +110,24 @@ static const struct engine_field progress[] = {
 	MUST(progress, total, ENGINE_U64),
 };
 
-#define LAYOUT(name, fields)                               \
-	{                                                  \
-		ENGINE_TEXT_OF(name), fields,              \
-			sizeof(fields) / sizeof(fields[0]) \
-	}
+#define LAYOUT(type, name, fields)                        \
+	[ENGINE_##type] = { ENGINE_TEXT_OF(name), fields, \
+			    sizeof(fields) / sizeof(fields[0]) }
 
 static const struct engine_layout layouts[ENGINE_TYPES] = {
-	[ENGINE_PING] = LAYOUT("Ping", ping),
-	[ENGINE_PONG] = LAYOUT("Pong", pong),
-	[ENGINE_GET_CAPABILITIES] = LAYOUT("GetCapabilities", get_capabilities),
-	[ENGINE_GET_CAPABILITIES_RESPONSE] =
-		LAYOUT("GetCapabilitiesResponse", capabilities),
-	[ENGINE_START_READ] = LAYOUT("StartRead", start_read),
-	[ENGINE_START_READ_RESPONSE] = LAYOUT("StartReadResponse", started),
-	[ENGINE_COMPLETE_READ] = LAYOUT("CompleteRead", complete_read),
-	[ENGINE_COMPLETE_READ_RESPONSE] =
-		LAYOUT("CompleteReadResponse", completed),
-	[ENGINE_ERROR] = LAYOUT("Error", error),
-	[ENGINE_MAP_BUFFER] = LAYOUT("MapBuffer", map_buffer),
-	[ENGINE_MAP_BUFFER_RESPONSE] = LAYOUT("MapBufferResponse", mapped),
-	[ENGINE_READ_PROGRESS] = LAYOUT("ReadProgress", progress),
+	LAYOUT(PING, "Ping", ping),
+	LAYOUT(PONG, "Pong", pong),
+	LAYOUT(GET_CAPABILITIES, "GetCapabilities", get_capabilities),
+	LAYOUT(GET_CAPABILITIES_RESPONSE, "GetCapabilitiesResponse",
+	       capabilities),
+	LAYOUT(START_READ, "StartRead", start_read),
+	LAYOUT(START_READ_RESPONSE, "StartReadResponse", started),
+	LAYOUT(COMPLETE_READ, "CompleteRead", complete_read),
+	LAYOUT(COMPLETE_READ_RESPONSE, "CompleteReadResponse", completed),
+	LAYOUT(ERROR, "Error", error),
+	LAYOUT(MAP_BUFFER, "MapBuffer", map_buffer),
+	LAYOUT(MAP_BUFFER_RESPONSE, "MapBufferResponse", mapped),
+	LAYOUT(READ_PROGRESS, "ReadProgress", progress),
 };
 
 _Static_assert(sizeof(capabilities) <=

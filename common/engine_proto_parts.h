@@ -42,10 +42,9 @@ struct engine_layout {
 };
 
 /* A string constant, whose length the compiler knows. */
-#define ENGINE_TEXT_OF(string)             \
-	{                                  \
-		string, sizeof(string) - 1 \
-	}
+// clang-format off
+#define ENGINE_TEXT_OF(string) { string, sizeof(string) - 1 }
+// clang-format on
 
 /* NULL for ENGINE_UNKNOWN. */
 const struct engine_layout *engine_layout_of(enum engine_type type);

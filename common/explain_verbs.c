@@ -18,8 +18,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define CAP_IPC_LOCK	  14 /* linux/capability.h：可以无限制地钉住内存 */
-#define RXE_MAX_INLINE	  512 /* 设备属性里没有这一项，provider 自己知道 */
+/* linux/capability.h：可以无限制地钉住内存。*/
+#define CAP_IPC_LOCK 14
+/* 设备属性里没有这一项，provider 自己知道。*/
+#define RXE_MAX_INLINE	  512
 #define NEEDS_LOCAL_WRITE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
 /* ---- 设备 --------------------------------------------------------------- */

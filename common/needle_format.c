@@ -20,7 +20,8 @@
 
 #define VOLUME_MAGIC "NEEDLES\n"
 #define RECORD_MAGIC 0x4c44454eu /* 文件里是 "NEDL" 四个字节 */
-#define CRC_AT	     28 /* 两种头的最后 4 个字节都是自己的 CRC */
+/* 两种头的最后 4 个字节都是自己的 CRC。*/
+#define CRC_AT 28
 
 static const char restore[] = "restore the volume from a copy";
 

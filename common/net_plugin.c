@@ -94,14 +94,17 @@ int plugin_failed(const struct tcpx_net *net, int rc, const char *fmt, ...)
  * 各版本中，这些成员的类型完全相同，只是在表里的偏移不同——编译器替我们算偏移。
  * 类型不同的四个（getProperties、connect、accept、regMr）在用到的地方分版本调用。
  */
-#define SAME_CALLS(t)                                                        \
-	{                                                                    \
-		.init = (t)->init, .devices = (t)->devices,                  \
-		.listen = (t)->listen, .dereg_mr = (t)->deregMr,             \
-		.isend = (t)->isend, .irecv = (t)->irecv, .test = (t)->test, \
-		.close_send = (t)->closeSend, .close_recv = (t)->closeRecv,  \
-		.close_listen = (t)->closeListen,                            \
-	}
+#define SAME_CALLS(t)                                       \
+	((struct tcpx_calls){ .init = (t)->init,            \
+			      .devices = (t)->devices,      \
+			      .listen = (t)->listen,        \
+			      .dereg_mr = (t)->deregMr,     \
+			      .isend = (t)->isend,          \
+			      .irecv = (t)->irecv,          \
+			      .test = (t)->test,            \
+			      .close_send = (t)->closeSend, \
+			      .close_recv = (t)->closeRecv, \
+			      .close_listen = (t)->closeListen })
 // endregion calls
 
 static void take_calls(struct tcpx_net *net)
@@ -113,17 +116,17 @@ static void take_calls(struct tcpx_net *net)
 
 	switch (net->api) {
 	case 5:
-		net->calls = (struct tcpx_calls)SAME_CALLS(v5);
+		net->calls = SAME_CALLS(v5);
 		break;
 	case 6:
-		net->calls = (struct tcpx_calls)SAME_CALLS(v6);
+		net->calls = SAME_CALLS(v6);
 		break;
 	case 7:
-		net->calls = (struct tcpx_calls)SAME_CALLS(v7);
+		net->calls = SAME_CALLS(v7);
 		net->calls.irecv_consumed = v7->irecvConsumed;
 		break;
 	default:
-		net->calls = (struct tcpx_calls)SAME_CALLS(v8);
+		net->calls = SAME_CALLS(v8);
 		net->calls.irecv_consumed = v8->irecvConsumed;
 	}
 	/* 名字是各版本表里的第一个成员。*/

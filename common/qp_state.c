@@ -29,8 +29,8 @@
  * 时间类参数用的是“指数编码”，写成名字免得误读（IBTA 9.7.6.1.3、9.7.5.2.8）。
  */
 enum {
-	TIMEOUT_67_MS = 14, /* 4.096 µs × 2^14：等 ACK 的时间 */
-	RETRY_6 = 6, /* 重传次数；7 在 rxe 上意味着永不放弃 */
+	TIMEOUT_67_MS = 14,   /* 4.096 µs × 2^14：等 ACK 的时间 */
+	RETRY_6 = 6,	      /* 重传次数；7 在 rxe 上是永不放弃 */
 	RNR_RETRY_EVER = 7,   /* 对端还没 post receive 时：一直等 */
 	RNR_TIMER_064 = 12,   /* 告诉对端：RNR 之后 0.64 ms 再试 */
 	RD_ATOMIC_DEPTH = 16, /* 同时在途的 READ/ATOMIC 数 */

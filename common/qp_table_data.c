@@ -13,10 +13,10 @@
  */
 #include "qp_table.h"
 
-#define ROW(f, t, required, optional)                            \
-	{                                                        \
-		IBV_QPS_##f, IBV_QPS_##t, (required), (optional) \
-	}
+// clang-format off
+#define ROW(f, t, required, optional) \
+	{ IBV_QPS_##f, IBV_QPS_##t, (required), (optional) }
+// clang-format on
 
 /* 很多行的“可选”部分相同，先起个名字。*/
 #define OPT_INIT  (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)

@@ -32,7 +32,7 @@
 
 /* The struct of type @type whose member @member @pointer points to. */
 #define tag_entry(pointer, type, member) \
-	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+	((type *)(void *)(((char *)(pointer)) - offsetof(type, member)))
 
 /* A ring with its head in it; an element that is in none has next NULL. */
 struct tag_node {

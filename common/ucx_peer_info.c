@@ -66,6 +66,7 @@ char *python_bytes_repr(char *out, const unsigned char *bytes, size_t n)
 	}
 	*at++ = quote;
 	*at = '\0';
+	/* cppcheck-suppress uninitvar ; 它看不出 at 就在 out 里 */
 	return out;
 }
 

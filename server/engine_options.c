@@ -94,11 +94,10 @@ static int parse_peer(struct engine_options *opt, const char *text)
 
 /* 只是一个数的选项：字母、去处、范围。*/
 static const struct number_option numbers[] = {
-#define NUMBER(option, member, low, high, wrong)                            \
-	{                                                                   \
-		option, offsetof(struct engine_options, member), low, high, \
-			wrong                                               \
-	}
+// clang-format off
+#define NUMBER(option, member, low, high, wrong) \
+	{ option, offsetof(struct engine_options, member), low, high, wrong }
+	// clang-format on
 	NUMBER('n', max_sessions, 1, 1000000,
 	       "--max-sessions is not 1 ... 1000000"),
 	NUMBER('c', max_clients, 1, 100000,

@@ -29,7 +29,7 @@
 
 #define BACKLOG	    128
 #define LONG_MS	    (3600 * 1000) /* 醒来看一眼，接着等 */
-#define FAILED_MS   100 /* accept 失败（例如 EMFILE）后歇一会儿 */
+#define FAILED_MS   100		  /* accept 失败后歇一会儿 */
 #define KEEP_IDLE_S 30
 #define KEEP_EACH_S 10
 #define KEEP_COUNT  3

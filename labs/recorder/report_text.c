@@ -279,12 +279,12 @@ static void print_qps(const struct report *r)
 	printf("\nQPs\n");
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
+		char side = "AB"[qp->side];
 
 		printf("  %c  QP %-6" PRIu64 " %-4s %-8s %zu sends, %zu "
 		       "receives posted; %zu completions, %zu bad\n",
-		       "AB"[qp->side], qp -> qpn, qp -> type, qp -> dev,
-		       qp -> sends, qp -> receives, qp -> completions,
-		       qp -> bad);
+		       side, qp->qpn, qp->type, qp->dev, qp->sends,
+		       qp->receives, qp->completions, qp->bad);
 	}
 }
 

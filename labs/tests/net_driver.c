@@ -31,10 +31,10 @@
 #define GUARD	 64   /* 缓冲区每一侧的警戒字节数 */
 #define SHADE	 0xa5 /* 警戒字节的值 */
 #define SENDS	 12   /* 同时在途的 isend */
-#define RECVS	 16 /* 同时在途的 irecv，也是 multi-receive 的上限 */
-#define FULL	 65 /* 试图同时挂起的 irecv：到不了这个数才对 */
-#define MANY	 64 /* K 与 T 的上限 */
-#define TOLD	 3  /* 子进程的退出码：FAIL 行已经印过 */
+#define RECVS	 16   /* 同时在途的 irecv，一次也不超过这么多 */
+#define FULL	 65   /* 试图同时挂起的 irecv：到不了才对 */
+#define MANY	 64   /* K 与 T 的上限 */
+#define TOLD	 3    /* 子进程的退出码：FAIL 行已经印过 */
 
 /* 函数表首尾两段各版本相同；全是指针，分段不会引入填充。*/
 typedef void log_fn(int, unsigned long, const char *, int, const char *, ...);
@@ -76,10 +76,10 @@ struct props {
 
 /* 适配器：抹平版本差异之后的插件，以及正在跑的 TEST。*/
 struct net {
-	const char *path, *_Atomic *stage; /* 正在等什么，父进程也看得见 */
+	const char *path, *_Atomic *stage; /* 正在等什么，父进程可见 */
 	char title[64];			   /* "size 4096" */
-	int version, pointers, other; /* ptrSupport；通往另一进程的管道 */
-	unsigned int limit_s;	      /* 每一次等待的期限 */
+	int version, ptr_support, peer;
+	unsigned int limit_s; /* 每一次等待的期限 */
 	pid_t child;
 	const struct abi_head *head;
 	const struct abi_tail *tail;
@@ -174,15 +174,15 @@ struct flow {
 	const char *name, *args; /* s 大小，c 条数，r 种子，k 连接数 */
 	size_t size;		 /* random 时是上限 */
 	int count, copies;	 /* 消息数，连接数 */
-	int slack; /* 挂的缓冲区比消息大（小）多少 */
+	int slack;		 /* 缓冲区比消息大（小）多少 */
 	void (*before)(struct net *, struct flow *); /* 建立连接之前做 */
 	void (*during)(struct net *, struct flow *); /* 照常收发之前做 */
 	struct net *n;
 	void *listen, *dh[2];
 	uint8_t handle[128]; /* listen 给的原样，从不交给 connect */
-	_Alignas(16) uint8_t attempt[128]; /* 本次尝试的副本，插件可改写 */
+	_Alignas(16) uint8_t attempt[128];    /* 副本，插件可改写 */
 	_Alignas(16) uint8_t storage[2][512]; /* v7/v8 的 device handle */
-	bool no_send, no_recv; /* 那一端在另一个进程里 */
+	bool no_send, no_recv;		      /* 那一端在别的进程里 */
 	bool shared, random; /* 与前一条同一个 listener；大小、次序随机 */
 	bool badreg, frail, broken; /* 试坏的 regMr；报错只记在 broken */
 	int hold_send, hold_post;   /* 头若干轮不发、不挂 */
@@ -255,7 +255,7 @@ static void side_open(struct flow *f, struct side *d, int window)
 	for (int i = 0; i < d->window; i++)
 		slot(f->n, d, i, (long)room);
 	CHECK(f->n, !f->badreg || net_reg(f->n, d, 0), "regMr takes type 0");
-	if (f->badreg && !(f->n->pointers & PTR_CUDA))
+	if (f->badreg && !(f->n->ptr_support & PTR_CUDA))
 		CHECK(f->n, net_reg(f->n, d, PTR_CUDA), "regMr takes CUDA");
 	/* 只看 rc：有的插件成功了也给 NULL mhandle。*/
 	CHECK(f->n, !net_reg(f->n, d, PTR_HOST), "regMr failed");
@@ -288,9 +288,8 @@ static void flow_listen(struct net *n, struct flow *f)
 	} else if (!f->listen && !f->no_recv) {
 		CHECK(n, !n->head->listen(0, f->handle, &f->listen), "listen");
 	}
-	CHECK(n, !f->no_send || write(n->other, f->handle, 128) == 128,
-	      "write");
-	CHECK(n, !f->no_recv || read(n->other, f->handle, 128) == 128, "read");
+	CHECK(n, !f->no_send || write(n->peer, f->handle, 128) == 128, "write");
+	CHECK(n, !f->no_recv || read(n->peer, f->handle, 128) == 128, "read");
 	memcpy(f->attempt, f->handle, sizeof(f->attempt));
 	f->dh[0] = f->storage[0];
 	f->dh[1] = f->storage[1];
@@ -443,8 +442,8 @@ static void transfer(struct net *n, struct flow *f, int k)
 		f->during(n, f);
 	flows_run(n, f, k);
 	/* 两个进程：双方都说“好了”之后才许关，否则先关的会毁掉在途的数据。*/
-	if (n->other && !f->broken && write(n->other, "", 1) == 1)
-		CHECK(n, read(n->other, &byte, 1) == 1, "no confirmation");
+	if (n->peer && !f->broken && write(n->peer, "", 1) == 1)
+		CHECK(n, read(n->peer, &byte, 1) == 1, "no confirmation");
 	flows_close(n, f, k);
 }
 
@@ -590,7 +589,7 @@ static void split(struct net *n, struct flow *t)
 
 	CHECK(n, !socketpair(AF_UNIX, SOCK_STREAM, 0, pair), "socketpair");
 	n->child = fork();
-	n->other = pair[!n->child];
+	n->peer = pair[!n->child];
 	close(pair[!!n->child]);
 	if (n->child)
 		return;
@@ -612,7 +611,7 @@ static _Noreturn void run(struct net *n, struct flow *t)
 	wait_for(n, "dlopen, init");
 	load(n);
 	most = net_props(n, 0, &p)[4]; /* maxRecvs */
-	n->pointers = p.ptr_support;
+	n->ptr_support = p.ptr_support;
 	for (int i = 0; i < 2 * MANY; i++) {
 		f[i] = *t;
 		f[i].n = n;

@@ -41,11 +41,11 @@ struct sweep {
 	enum ibv_qp_type type;
 	union ibv_gid gid;
 	uint8_t gid_index;
-	bool stateless; /* 这个内核对没有 STATE 的 mask 也查表 */
+	bool stateless;	      /* 这个内核没有 STATE 也查表 */
 	enum ibv_qp_state at; /* 内核里的状态；-1：要重新带过去 */
 	unsigned int tried, accepted, differ;
-	unsigned int modified; /* 连同“带过去”的：ibv_modify_qp 一共几次 */
-	unsigned int early; /* 其中在表之前就被拒的 */
+	unsigned int modified; /* 连同“带过去”的，一共几次 */
+	unsigned int early;    /* 其中在表之前就被拒的 */
 };
 
 /* 一次提问：在 now 状态、声称是 claimed、要去 to。*/

@@ -41,7 +41,8 @@
 enum role {
 	ROLE_WARM,  /* 多个会话；闲置 idle 分钟后关机 */
 	ROLE_FRESH, /* 一个会话；客户一走就关机 */
-	ROLE_COUNTED /* 同上，且虚拟时间：绝不能设定时器或改时钟 */
+	/* 同上，且虚拟时间：绝不能设定时器或改时钟 */
+	ROLE_COUNTED
 };
 
 struct agent {
@@ -50,8 +51,8 @@ struct agent {
 	int control;
 	struct wire_in in;
 	int port[WIRE_SESSIONS];
-	pid_t server[WIRE_SESSIONS]; /* 正在服务这个 port 的进程，0 是没有 */
-	bool used[WIRE_SESSIONS]; /* 服务过至少一个会话 */
+	pid_t server[WIRE_SESSIONS]; /* 服务这个 port 的进程，或 0 */
+	bool used[WIRE_SESSIONS];    /* 服务过至少一个会话 */
 	bool set_up;
 	enum role role;
 	long idle_seconds;

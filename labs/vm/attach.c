@@ -40,7 +40,7 @@
 #define GONE	   125	 /* 退出码：VM 没了 */
 #define TIMED_OUT  124	 /* 退出码：超过 -t */
 #define WELCOME_MS 30000 /* W_START 之后最多等这么久 */
-#define GIVE_UP_MS 2000 /* 转发致命信号后，输出仍堵着，就不再等 */
+#define GIVE_UP_MS 2000	 /* 转发致命信号后，最多等这么久 */
 #define OUT_LIMIT  (128 * 1024)
 
 struct attach {

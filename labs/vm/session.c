@@ -33,16 +33,17 @@
 #include "agent.h"
 #include "wire.h"
 
-#define OUT_LIMIT   (64 * 1024) /* 发往 host 的队列超过它就不再读命令的输出 */
+/* 发往 host 的队列超过它就不再读命令的输出 */
+#define OUT_LIMIT   (64 * 1024)
 #define GRACE_MS    2000      /* SIGHUP 之后等多久才 SIGKILL */
 #define DRAIN_LIMIT (2 << 20) /* 命令结束后最多再取多少输出 */
 
 /* 一个会话。fd 为 -1 表示这一头已经关闭。 */
 struct session {
-	int port;	     /* /dev/vportNpM，nonblocking */
-	int children;	     /* signalfd，只收 SIGCHLD */
-	struct wire_buf raw; /* 从 port 读来、还没拆成 frame 的字节 */
-	struct wire_in in;   /* 正在拼的 frame */
+	int port;		/* /dev/vportNpM，nonblocking */
+	int children;		/* signalfd，只收 SIGCHLD */
+	struct wire_buf raw;	/* 从 port 读来、还没拆开的字节 */
+	struct wire_in in;	/* 正在拼的 frame */
 	struct wire_buf out;	/* 已编码、还没写进 port 的字节 */
 	struct wire_buf to_job; /* 还没写进命令 stdin 的字节 */
 	int job_in, job_out, job_err;

@@ -313,17 +313,16 @@ static int mix_api(void)
 	int rc;
 
 	fflush(NULL);
-	child = says ? fork() : -1;
+	if (!says || (child = fork()) < 0) {
+		report_error(NULL, "cannot start the client: %s",
+			     strerror(errno));
+		return -EIO;
+	}
 	if (child == 0) {
 		dup2(fileno(says), STDOUT_FILENO);
 		dup2(fileno(says), STDERR_FILENO);
 		test.server = "127.0.0.1";
 		_exit(tcpx_test_client(&test, &out) ? 1 : 0);
-	}
-	if (child < 0) {
-		report_error(NULL, "cannot start the client: %s",
-			     strerror(errno));
-		return -EIO;
 	}
 	rc = tcpx_test_server(&test, &out);
 	waitpid(child, &status, 0);
