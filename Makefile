@@ -8,6 +8,7 @@
 #   demo       a server and a client over a real Soft-RoCE device, side by side
 #   test       what the programs do; the last line counts the tests
 #   test-long  the same under ASan, UBSan and valgrind, the fuzzers, the pages
+#   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
 #   bench      our programs against perftest, iperf3 and others, as ratios
 #   faults     make each mistake of the catalogue, see the explainer name it
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/long_fuzz.sh)
@@ -208,6 +209,10 @@ test-long:
 	@$(call deps,build lab test arm64)
 	$(MAKE) all
 	labs/tests/run --long
+
+.PHONY: test-distros
+test-distros:
+	labs/tests/distros
 
 .PHONY: bench
 bench:
