@@ -16,6 +16,12 @@
 /* 次序同 enum rxe_fact。*/
 // region rxe-facts
 static const struct rxe_fact_row rows[] = {
+	{ .name = "repeats-last-wqe",
+	  SINCE(6, 5),
+	  .before = "IBV_EVENT_QP_LAST_WQE_REACHED never comes",
+	  .since = "it comes each time that the receiving side of a QP in ERR "
+		   "has anything to do",
+	  .seen_by = "labs/tests/test_ucx_hang.sh" },
 	{ .name = "hides-local-errors",
 	  SINCE(6, 12),
 	  .before = "a send with a bad lkey, address, length or path MTU ends "

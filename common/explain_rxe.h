@@ -4,8 +4,9 @@
  *
  * The one table of it. Each row was measured on the kernels of Debian 12 (6.1),
  * 13 (6.12) and sid (7.2), by the fault or the test that the row names; it expects
- * what the row says of the running kernel, so a row that is wrong fails there. Kernels in between were not measured: a change counts from
- * the first one on which it was seen.
+ * what the row says of the running kernel, so a row that is wrong fails there.
+ * Kernels in between were not measured: a change counts from the first one on which
+ * it was seen, or from the one whose source has it.
  */
 #ifndef EXPLAIN_RXE_H
 #define EXPLAIN_RXE_H
@@ -14,6 +15,7 @@
 #include <stddef.h>
 
 enum rxe_fact {
+	RXE_REPEATS_LAST_WQE,
 	RXE_HIDES_LOCAL_ERRORS,
 	RXE_TAKES_MASKS_WITHOUT_STATE,
 	RXE_LOOKS_AT_UD_ACCESS_FIRST,
