@@ -407,6 +407,11 @@ test_fresh_vm_is_clean_and_leaves_nothing() {
 	assertEquals "the warm VM was touched" 0 $?
 }
 
+# A getrandom() that has to wait for entropy ends with EINTR when a signal comes.
+test_random_numbers_do_not_wait() {
+	assertEquals 1 "$("$L" run --fresh sh -c 'dmesg | grep -c "crng init done"')"
+}
+
 test_killed_fresh_client_leaves_no_qemu() {
 	local s
 	for s in KILL INT; do

@@ -84,18 +84,26 @@ static void power_off(void)
 
 /*
  * 所有从同一个存盘醒来的 VM 都带着同样的随机数状态：不补种子，两个“不同”的 VM
- * 会选出同样的 PSN。只 write 到 urandom 还不够，内核要到下次 reseed 才用它，
- * 所以用 RNDRESEEDCRNG 催一下。
+ * 会选出同样的 PSN。RNDADDENTROPY 还把种子记为熵：否则刚开机的内核要等自己攒够，
+ * 头一个 getrandom 就得睡几百毫秒，信号一来还会以 EINTR 结束。它只在第一次立刻
+ * 生效，所以再用 RNDRESEEDCRNG 催一下。
  */
 static void reseed(const char *seed)
 {
+	size_t size = strlen(seed);
+	struct rand_pool_info *pool = calloc(1, sizeof(*pool) + size);
 	int fd = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
 
-	if (fd < 0)
-		return;
-	if (write(fd, seed, strlen(seed)) > 0)
+	if (fd >= 0 && pool) {
+		pool->entropy_count = (int)size * 4; /* 十六进制数字 */
+		pool->buf_size = (int)size;
+		memcpy(pool->buf, seed, size);
+		ioctl(fd, RNDADDENTROPY, pool);
 		ioctl(fd, RNDRESEEDCRNG);
-	close(fd);
+	}
+	free(pool);
+	if (fd >= 0)
+		close(fd);
 }
 
 /* mkdir -p；已经存在不算错。 */
