@@ -12,12 +12,13 @@
  *	                        short       recv/send 每次只动 1 个字节
  *	                        eintr       recv/send/connect/poll 每隔一次 EINTR
  *	                        alarm       每 2 ms 一个 SIGALRM，不带 SA_RESTART
+ *	                        small_port  端口的 max_msg_sz 是 8 MiB（6.1 的 rxe 真是这样）
  *	                        lost        poll_cq 永远说 CQ 是空的
  *	                        late        每个 SEND 晚 300 ms 才交给设备
  *	                        no_nul      每个 SEND 的内容都是 'x'，没有 NUL
  *
  * verbs 的快路径（poll_cq、post_*）不是动态符号，而是 context->ops 里的指针，所以
- * 在 ibv_open_device 之后换掉。
+ * 在 ibv_open_device 之后换掉；query_port 也是（verbs.h 里的宏直接调它）。
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -199,6 +200,19 @@ static int spy_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	return err ? err : device_ops.post_send(qp, wr, bad);
 }
 
+static int (*device_query_port)(struct ibv_context *context, uint8_t port,
+				struct ibv_port_attr *attr, size_t size);
+
+static int spy_query_port(struct ibv_context *context, uint8_t port,
+			  struct ibv_port_attr *attr, size_t size)
+{
+	int err = device_query_port(context, port, attr, size);
+
+	if (!err && lies("small_port"))
+		attr->max_msg_sz = 8 << 20;
+	return err;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	REAL(ibv_open_device);
@@ -211,6 +225,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	context->ops.poll_cq = spy_poll_cq;
 	context->ops.post_recv = spy_post_recv;
 	context->ops.post_send = spy_post_send;
+	device_query_port = verbs_get_ctx(context)->query_port;
+	verbs_get_ctx(context)->query_port = spy_query_port;
 	note("make device");
 	return context;
 }

@@ -114,8 +114,8 @@ test_device_and_gid() {
 		run gid255 "$B/rdma_client" 127.0.0.1 rxe0 18515 255
 		LD_PRELOAD=$B/spy.so SPY_LIE=gid_v1 run v1 "$B/rdma_server" rxe0 18515 1
 		LD_PRELOAD=$B/spy.so SPY_LIE=gid_v1 run auto "$B/rdma_server"
-		run big "$B/rdma_server" -s 9437184 rxe0
-		run huge "$B/rdma_client" -s 1073741824 127.0.0.1 rxe0
+		LD_PRELOAD=$B/spy.so SPY_LIE=small_port run big "$B/rdma_server" -s 9437184 rxe0
+		LD_PRELOAD=$B/spy.so SPY_LIE=small_port run huge "$B/rdma_client" -s 1073741824 127.0.0.1 rxe0
 		start other "$B/peer" listen 18515
 		await listening 18515
 		run busy "$B/rdma_server" rxe0
