@@ -397,17 +397,17 @@ test_stop_signals() {
 		# SIGINT is ignored until the program says otherwise.
 		catches() { in_file "^SigCgt:.*[2367abef]$" "/proc/$1/status"; }
 		for signal in INT TERM; do
-			server "wait$signal" -q rxe0
+			server "wait$signal" -t 60 -q rxe0
 			kill -$signal "$pid"
 			reap "wait$signal"
 
-			start "connect$signal" "$B/rdma_client" -q 127.0.0.1 rxe0
+			start "connect$signal" "$B/rdma_client" -t 60 -q 127.0.0.1 rxe0
 			await catches "$pid"
 			nap 0.2
 			kill -$signal "$pid"
 			reap "connect$signal"
 
-			server "hello$signal" -q rxe0
+			server "hello$signal" -t 60 -q rxe0
 			start peer "$B/peer" connect 127.0.0.1 18515 hello record="$T/heard"
 			await test -s "$T/heard"
 			kill -$signal "${pids[hello$signal]}"
@@ -416,7 +416,7 @@ test_stop_signals() {
 		done
 		whole() { (($(stat -c %s "$T/heard") >= 79)); }
 		for mode in "" -e; do
-			server "message$mode" -q $mode rxe0
+			server "message$mode" -t 60 -q $mode rxe0
 			start peer "$B/peer" connect 127.0.0.1 18515 hello con sync plan \
 				record="$T/heard"
 			await test -s "$T/heard"
