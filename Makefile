@@ -145,7 +145,7 @@ $(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
 # Always -O2: dlsym's wrapper has to pass calls on without a trace (dl.c).
 TRACE := $(filter-out labs/recorder/report_%,$(wildcard labs/recorder/*.c)) \
          $(filter-out common/explain_switch.c,$(wildcard common/explain*.c)) \
-         $(wildcard common/qp_table*.c) common/report.c common/verbs_names.c
+         $(wildcard common/qp_table*.c) common/failure.c common/report.c common/verbs_names.c
 $(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h) \
 		labs/recorder/qptrace.map
 	$(may_write)

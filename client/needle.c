@@ -9,6 +9,7 @@
 
 #include "crc32c.h"
 #include "deadline.h"
+#include "failure.h"
 #include "needle_store.h"
 #include "report.h"
 
@@ -53,9 +54,7 @@ static ssize_t read_chunk(int fd, const char *name, char *chunk, int wait_ms)
 	} while (n < 0 && errno == EINTR);
 	if (n >= 0)
 		return n;
-	rc = -errno;
-	report_error(NULL, "read(%s): %s", name, strerror(-rc));
-	return rc;
+	return call_failed(errno, "read(%s)", name);
 }
 
 static int append_from(struct needle_writer *writer, int fd, const char *name,
@@ -103,19 +102,13 @@ static int put(struct needle_options *opt)
 
 	/* cookie 的用处是让人猜不中，所以默认取随机数，而不是 0。*/
 	if (!opt->have_cookie && getrandom(&opt->cookie, sizeof(opt->cookie),
-					   0) != sizeof(opt->cookie)) {
-		rc = -errno;
-		report_error("give a COOKIE", "getrandom(4 bytes): %s",
-			     strerror(-rc));
-		return rc;
-	}
+					   0) != sizeof(opt->cookie))
+		return call_failed_for(errno, NULL, "give a COOKIE",
+				       "getrandom(4 bytes)");
 	if (opt->file)
 		fd = open(opt->file, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		rc = -errno;
-		report_error(NULL, "open(%s): %s", opt->file, strerror(-rc));
-		return rc;
-	}
+	if (fd < 0)
+		return call_failed(errno, "open(%s)", opt->file);
 	rc = put_from(opt, fd, opt->file ? opt->file : "standard input");
 	if (opt->file)
 		close(fd);

@@ -10,6 +10,7 @@
  *   3. 我是谁？       GID：RoCE 里它就是一个 IP 地址，写进每个包的 IP 头
  */
 #include "explain.h"
+#include "failure.h"
 #include "rdma_common.h"
 #include "report.h"
 
@@ -94,16 +95,14 @@ int rdma_read_gid_table(struct ibv_context *context,
 		free(*table);
 		*table = calloc(most, sizeof(**table));
 		if (!*table)
-			return verb_failed(ENOMEM, (struct explanation){ 0 },
-					   "calloc(%zu GIDs)", most);
+			return call_failed(ENOMEM, "calloc(%zu GIDs)", most);
 		n = ibv_query_gid_table(context, *table, most, 0);
 	}
 	if (n >= 0)
 		return (int)n;
 	free(*table);
 	*table = NULL;
-	return verb_failed((int)-n, (struct explanation){ 0 },
-			   "ibv_query_gid_table(%s)",
+	return call_failed((int)-n, "ibv_query_gid_table(%s)",
 			   ibv_get_device_name(context->device));
 }
 
@@ -151,9 +150,8 @@ static int find_active_port(struct rdma_resources *res)
 		err = ibv_query_port(res->context, (uint8_t)port,
 				     &res->port_attr);
 		if (err)
-			return verb_failed(err, (struct explanation){ 0 },
-					   "ibv_query_port(%s, port %d)", name,
-					   port);
+			return call_failed(err, "ibv_query_port(%s, port %d)",
+					   name, port);
 		if (res->port_attr.state == IBV_PORT_ACTIVE) {
 			res->ib_port = (uint8_t)port;
 			return 0;
@@ -182,8 +180,7 @@ static int open_one(struct rdma_resources *res, struct ibv_device *device,
 	/* ibv_query_device 则相反：直接返回错误码。两类不能混。*/
 	err = ibv_query_device(res->context, &res->device_attr);
 	if (err)
-		err = verb_failed(err, (struct explanation){ 0 },
-				  "ibv_query_device(%s)",
+		err = call_failed(err, "ibv_query_device(%s)",
 				  ibv_get_device_name(device));
 	else
 		err = find_active_port(res);

@@ -8,7 +8,7 @@
  */
 #include "engine_auth.h"
 
-#include "explain.h"
+#include "failure.h"
 #include "report.h"
 
 #include <errno.h>
@@ -21,11 +21,8 @@
 
 static int load_failed(int err, const char *call, const char *path)
 {
-	static const struct explanation why = {
-		.next = "name a file that this user can read",
-	};
-
-	return verb_failed(err, why, "%s(\"%s\")", call, path);
+	return call_failed_for(err, NULL, "name a file that this user can read",
+			       "%s(\"%s\")", call, path);
 }
 
 static int read_all(char token[ENGINE_TOKEN_SIZE], int fd, const char *path)

@@ -10,6 +10,7 @@
 #include "engine_buffer.h"
 
 #include "explain.h"
+#include "failure.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +26,6 @@
 #define KEEP_FDS  256
 /* 每个 client 可以留一个给过它的，至多这么大。*/
 #define OWN_MOST (256u << 10)
-
-static const struct explanation no_explanation;
 
 void engine_pool_init(struct engine_pool *pool, struct ibv_pd *pd, size_t most)
 {
@@ -239,9 +238,8 @@ int engine_buffer_give(struct engine_buffer *buffer, size_t used)
 	 * 保留，交出去的 fd 只能读。F_SEAL_SEAL：谁也不能再改这些封条。
 	 */
 	if (fcntl(buffer->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
-		return verb_failed(errno, no_explanation,
-				   "fcntl(memfd, F_ADD_SEALS, "
-				   "F_SEAL_FUTURE_WRITE)");
+		return call_failed(errno, "fcntl(memfd, F_ADD_SEALS, "
+					  "F_SEAL_FUTURE_WRITE)");
 	buffer->given = true;
 	return buffer->fd;
 }

@@ -9,7 +9,7 @@
 
 #include "deadline.h"
 #include "engine_socket.h"
-#include "explain.h"
+#include "failure.h"
 #include "report.h"
 
 #include <errno.h>
@@ -21,8 +21,6 @@
 #include <unistd.h>
 
 #define OUT_MOST (4u << 20)
-
-static const struct explanation no_explanation;
 
 int engine_connect(struct engine_connection *c, const char *path,
 		   int64_t deadline)
@@ -260,8 +258,7 @@ int engine_map_received(struct engine_connection *c, uint64_t size,
 		void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
 
 		if (at == MAP_FAILED)
-			rc = verb_failed(errno, no_explanation,
-					 "mmap(memfd, %llu bytes)",
+			rc = call_failed(errno, "mmap(memfd, %llu bytes)",
 					 (unsigned long long)size);
 		else
 			mapping->data = at;

@@ -9,7 +9,7 @@
 #include "engine_ipc.h"
 
 #include "deadline.h"
-#include "explain.h"
+#include "failure.h"
 #include "report.h"
 
 #include <errno.h>
@@ -23,8 +23,6 @@
 /* 积了这么多没发出去，就不再取下一个请求。*/
 #define OUT_HIGH 65536
 #define OUT_MOST (ENGINE_FRAME_MAX + OUT_HIGH)
-
-static const struct explanation no_explanation;
 
 static void close_client(struct engine_client *c)
 {
@@ -334,7 +332,7 @@ int engine_ipc_open(struct engine_ipc *ipc, const char *path)
 	ipc->again = (struct timer){ .fire = accept_again, .owner = ipc };
 	rc = event_loop_add(ipc->loop, &ipc->source, ipc->listener.fd, EPOLLIN);
 	if (rc) {
-		verb_failed(-rc, no_explanation, "epoll_ctl(listener)");
+		call_failed(-rc, "epoll_ctl(listener)");
 		engine_socket_close(&ipc->listener);
 	}
 	return rc;

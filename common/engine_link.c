@@ -12,7 +12,7 @@
 #include "engine_link.h"
 
 #include "deadline.h"
-#include "explain.h"
+#include "failure.h"
 #include "report.h"
 
 #include <errno.h>
@@ -26,8 +26,6 @@
 #define BACKOFF_MS	 100
 #define BACKOFF_MOST_MS	 5000
 #define NS_PER_MS	 1000000
-
-static const struct explanation no_explanation;
 
 // region connect
 /*
@@ -86,7 +84,7 @@ static void start_connecting(void *owner)
 	int err = pthread_create(&link->thread, NULL, connect_thread, link);
 
 	if (err) {
-		verb_failed(err, no_explanation, "pthread_create()");
+		call_failed(err, "pthread_create()");
 		try_later(link);
 		return;
 	}
@@ -169,7 +167,7 @@ static int start_watching(struct engine_link *link)
 	int rc = event_loop_add(link->loop, &link->sock_source, link->sock,
 				EPOLLIN);
 
-	return rc ? verb_failed(-rc, no_explanation, "epoll_ctl(node)") : 0;
+	return rc ? call_failed(-rc, "epoll_ctl(node)") : 0;
 }
 
 // region up
@@ -228,7 +226,7 @@ int engine_link_open(struct engine_link *link)
 	if (!rc)
 		rc = timer_set(&link->loop->timers, &link->retry, now_ns());
 	if (rc) {
-		verb_failed(-rc, no_explanation, "epoll_ctl(link)");
+		call_failed(-rc, "epoll_ctl(link)");
 		engine_link_close(link);
 	}
 	return rc;

@@ -9,7 +9,7 @@
 #include "engine_session.h"
 
 #include "deadline.h"
-#include "explain.h"
+#include "failure.h"
 
 #include <errno.h>
 #include <search.h>
@@ -49,8 +49,8 @@ int engine_sessions_open(struct engine_sessions *all)
 	all->random_left = 0;
 	all->gone = calloc(ENGINE_GONE_MOST, sizeof(*all->gone));
 	if (!all->gone)
-		return verb_failed(ENOMEM, (struct explanation){ 0 },
-				   "calloc(%d session ids)", ENGINE_GONE_MOST);
+		return call_failed(ENOMEM, "calloc(%d session ids)",
+				   ENGINE_GONE_MOST);
 	return 0;
 }
 
@@ -80,8 +80,7 @@ static int new_id(struct engine_sessions *all, char id[ENGINE_ID_SIZE])
 	if (!all->random_left) {
 		if (getrandom(all->random, sizeof(all->random), 0) !=
 		    sizeof(all->random))
-			return verb_failed(errno, (struct explanation){ 0 },
-					   "getrandom(%zu bytes)",
+			return call_failed(errno, "getrandom(%zu bytes)",
 					   sizeof(all->random));
 		all->random_left = 64;
 	}

@@ -9,7 +9,7 @@
 #include "engine_socket.h"
 
 #include "deadline.h"
-#include "explain.h"
+#include "failure.h"
 #include "report.h"
 
 #include <errno.h>
@@ -25,8 +25,6 @@
 
 #define BACKLOG	 128
 #define RETRY_MS 10
-
-static const struct explanation no_explanation;
 
 static int address_of(const char *path, struct sockaddr_un *address)
 {
@@ -45,12 +43,9 @@ static int address_of(const char *path, struct sockaddr_un *address)
 
 static int in_use(const char *path)
 {
-	static const struct explanation why = {
-		.cause = "another engine listens there",
-		.next = "choose another --socket, or stop that engine",
-	};
-
-	return verb_failed(EADDRINUSE, why, "bind(\"%s\")", path);
+	return call_failed_for(EADDRINUSE, "another engine listens there",
+			       "choose another --socket, or stop that engine",
+			       "bind(\"%s\")", path);
 }
 
 // region lock
@@ -66,16 +61,14 @@ static int take_lock(struct engine_socket *s)
 		s->lock =
 			open(s->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 		if (s->lock < 0)
-			return verb_failed(errno, no_explanation,
-					   "open(\"%s\")", s->lock_path);
+			return call_failed(errno, "open(\"%s\")", s->lock_path);
 		if (flock(s->lock, LOCK_EX | LOCK_NB)) {
 			int err = errno;
 
 			close(s->lock);
 			if (err == EWOULDBLOCK)
 				return in_use(s->path);
-			return verb_failed(err, no_explanation, "flock(\"%s\")",
-					   s->lock_path);
+			return call_failed(err, "flock(\"%s\")", s->lock_path);
 		}
 		if (!fstat(s->lock, &mine) && !stat(s->lock_path, &named) &&
 		    mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
@@ -99,9 +92,9 @@ static int clear_name(const char *path, const struct sockaddr_un *address)
 	int fd, err;
 
 	if (lstat(path, &st))
-		return errno == ENOENT ? 0
-				       : verb_failed(errno, no_explanation,
-						     "lstat(\"%s\")", path);
+		return errno == ENOENT
+			       ? 0
+			       : call_failed(errno, "lstat(\"%s\")", path);
 	if (!S_ISSOCK(st.st_mode)) {
 		report_error("choose another --socket, or remove it yourself",
 			     "%s is there and is not a socket", path);
@@ -109,7 +102,7 @@ static int clear_name(const char *path, const struct sockaddr_un *address)
 	}
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return verb_failed(errno, no_explanation, "socket(AF_UNIX)");
+		return call_failed(errno, "socket(AF_UNIX)");
 	err = connect(fd, (const struct sockaddr *)address, sizeof(*address))
 		      ? errno
 		      : 0;
@@ -119,11 +112,9 @@ static int clear_name(const char *path, const struct sockaddr_un *address)
 		return in_use(path);
 	/* 只有 ECONNREFUSED 说明没有人在听；别的（如 EACCES）什么也没证明。*/
 	if (err != ECONNREFUSED)
-		return verb_failed(err, no_explanation, "connect(\"%s\")",
-				   path);
+		return call_failed(err, "connect(\"%s\")", path);
 	if (unlink(path) && errno != ENOENT)
-		return verb_failed(errno, no_explanation, "unlink(\"%s\")",
-				   path);
+		return call_failed(errno, "unlink(\"%s\")", path);
 	return 0;
 }
 // endregion is-alive
@@ -136,14 +127,13 @@ static int bind_name(struct engine_socket *s, const struct sockaddr_un *address)
 
 	s->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->fd < 0)
-		return verb_failed(errno, no_explanation, "socket(AF_UNIX)");
+		return call_failed(errno, "socket(AF_UNIX)");
 	/* 先 bind 再 chmod，中间就有一瞬间谁都能连；用 umask，它生来就是 0600。*/
 	mask = umask(0177);
 	rc = bind(s->fd, (const struct sockaddr *)address, sizeof(*address));
 	umask(mask);
 	if (rc || listen(s->fd, BACKLOG)) {
-		rc = verb_failed(errno, no_explanation, "bind(\"%s\")",
-				 s->path);
+		rc = call_failed(errno, "bind(\"%s\")", s->path);
 		close(s->fd);
 		return rc;
 	}
@@ -188,10 +178,6 @@ void engine_socket_close(struct engine_socket *s)
 
 int engine_socket_connect(const char *path, int64_t deadline)
 {
-	static const struct explanation nobody = {
-		.cause = "no engine listens there",
-		.next = "start rdma_engine first; compare --socket",
-	};
 	struct sockaddr_un address;
 	int err = address_of(path, &address);
 	int fd;
@@ -200,7 +186,7 @@ int engine_socket_connect(const char *path, int64_t deadline)
 		return err;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return verb_failed(errno, no_explanation, "socket(AF_UNIX)");
+		return call_failed(errno, "socket(AF_UNIX)");
 	for (;;) {
 		if (!connect(fd, (struct sockaddr *)&address, sizeof(address)))
 			return fd;
@@ -211,8 +197,10 @@ int engine_socket_connect(const char *path, int64_t deadline)
 			break;
 	}
 	close(fd);
-	return verb_failed(
-		err,
-		err == ECONNREFUSED || err == ENOENT ? nobody : no_explanation,
-		"connect(\"%s\")", path);
+	if (err == ECONNREFUSED || err == ENOENT)
+		return call_failed_for(
+			err, "no engine listens there",
+			"start rdma_engine first; compare --socket",
+			"connect(\"%s\")", path);
+	return call_failed(err, "connect(\"%s\")", path);
 }

@@ -8,7 +8,7 @@
 #include "event_loop.h"
 
 #include "deadline.h"
-#include "explain.h"
+#include "failure.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +17,6 @@
 
 #define BATCH	   64
 #define LONGEST_MS 60000 /* 没有更近的 deadline 时，也隔一阵看一眼 */
-
-static const struct explanation no_explanation;
 
 // region signals
 /*
@@ -44,12 +42,11 @@ static int watch_stop_signals(struct event_loop *loop)
 	sigaddset(&stop, SIGTERM);
 	fd = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
-		return verb_failed(errno, no_explanation, "signalfd()");
+		return call_failed(errno, "signalfd()");
 	loop->stop = (struct event_source){ on_stop_signal, loop, -1, 0 };
 	if (event_loop_add(loop, &loop->stop, fd, EPOLLIN)) {
 		close(fd);
-		return verb_failed(errno, no_explanation,
-				   "epoll_ctl(signalfd)");
+		return call_failed(errno, "epoll_ctl(signalfd)");
 	}
 	pthread_sigmask(SIG_BLOCK, &stop, &loop->mask_outside);
 	return 0;
@@ -62,11 +59,10 @@ int event_loop_open(struct event_loop *loop)
 
 	*loop = (struct event_loop){ .epoll = epoll_create1(EPOLL_CLOEXEC) };
 	if (loop->epoll < 0)
-		return verb_failed(errno, no_explanation, "epoll_create1()");
+		return call_failed(errno, "epoll_create1()");
 	loop->batch = calloc(BATCH, sizeof(*loop->batch));
-	rc = loop->batch
-		     ? watch_stop_signals(loop)
-		     : verb_failed(ENOMEM, no_explanation, "calloc(%d)", BATCH);
+	rc = loop->batch ? watch_stop_signals(loop)
+			 : call_failed(ENOMEM, "calloc(%d)", BATCH);
 	if (rc) {
 		free(loop->batch);
 		close(loop->epoll);
@@ -153,8 +149,7 @@ int event_loop_run(struct event_loop *loop)
 						 LONGEST_MS);
 		n = epoll_wait(loop->epoll, loop->batch, BATCH, wait_ms);
 		if (n < 0 && errno != EINTR)
-			return verb_failed(errno, no_explanation,
-					   "epoll_wait()");
+			return call_failed(errno, "epoll_wait()");
 		loop->batch_count = n > 0 ? n : 0;
 		dispatch(loop);
 		if (loop->timers.count)

@@ -23,7 +23,7 @@
  *	explain_grh.c        UD 的消息前面那 40 字节
  */
 #include "explain_parts.h"
-#include "report.h"
+#include "failure.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -57,22 +57,16 @@ const char *explain_next(char out[EXPLAIN_NEXT_SIZE],
 int verb_failed(int err, struct explanation why, const char *fmt, ...)
 {
 	char next[EXPLAIN_NEXT_SIZE];
-	const char *name;
 	char call[512];
 	va_list ap;
 
-	if (err <= 0)
-		err = EIO;
 	if (!explain_is_on())
 		why = no_idea();
-	name = strerrorname_np(err);
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);
 	va_end(ap);
-	report_error(explain_next(next, &why), "%s failed: %s (%d): %s", call,
-		     name ? name : "unknown error", err,
-		     why.cause[0] ? why.cause : strerror(err));
-	return -err;
+	return call_failed_for(err, why.cause[0] ? why.cause : NULL,
+			       explain_next(next, &why), "%s", call);
 }
 
 struct explanation because(const char *id, const char *next, const char *fmt,

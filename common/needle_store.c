@@ -6,6 +6,7 @@
  * 的 CRC 在真正用到它的时候再查（needle_check，或者远端的 engine 读完之后自己查）。
  */
 #include "needle_store.h"
+#include "failure.h"
 
 #include "arguments.h"
 #include "array.h"
@@ -26,14 +27,6 @@
 #include <unistd.h>
 
 #define WRITER_MS 1000 /* 等写者把文件头写完的上限 */
-
-static int call_failed(const char *call, const char *path, const char *next)
-{
-	int err = errno;
-
-	report_error(next, "%s(%s): %s", call, path, strerror(err));
-	return -err;
-}
 
 static int no_memory(const char *path)
 {
@@ -188,7 +181,7 @@ int needle_volume_load(struct needle_volume *volume, int fd, const char *path,
 	 */
 	map = mmap(NULL, volume->length, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (map == MAP_FAILED)
-		return call_failed("mmap", path, NULL);
+		return call_failed(errno, "mmap(%s)", path);
 	volume->map = map;
 	rc = scan(volume, path);
 	if (rc)
@@ -204,7 +197,7 @@ int needle_read_start(int fd, const char *path,
 
 	memset(header, 0, NEEDLE_VOLUME_HEADER);
 	if (fstat(fd, &st))
-		return call_failed("fstat", path, NULL);
+		return call_failed(errno, "fstat(%s)", path);
 	if (!S_ISREG(st.st_mode)) {
 		report_error("remove it from the store",
 			     "%s: this is no regular file", path);
@@ -212,9 +205,9 @@ int needle_read_start(int fd, const char *path,
 	}
 	/* 先读头、后问大小：文件只会变长，所以 committed 一定落在这个大小以内。*/
 	if (pread(fd, header, NEEDLE_VOLUME_HEADER, 0) < 0)
-		return call_failed("pread", path, NULL);
+		return call_failed(errno, "pread(%s)", path);
 	if (fstat(fd, &st))
-		return call_failed("fstat", path, NULL);
+		return call_failed(errno, "fstat(%s)", path);
 	*size = (uint64_t)st.st_size;
 	return 0;
 }
@@ -234,7 +227,7 @@ static int read_stable_header(int fd, const char *path, uint8_t *header,
 	for (;;) {
 		*writer = flock(fd, LOCK_SH | LOCK_NB) != 0;
 		if (*writer && errno != EWOULDBLOCK)
-			return call_failed("flock", path, NULL);
+			return call_failed(errno, "flock(%s)", path);
 		rc = needle_read_start(fd, path, header, size);
 		if (!*writer)
 			flock(fd, LOCK_UN);
@@ -379,7 +372,7 @@ static int read_folder(DIR *folder, const char *dir, uint32_t **ids, size_t *n)
 		more[(*n)++] = id;
 		*ids = more;
 	}
-	return errno ? call_failed("readdir", dir, NULL) : 0;
+	return errno ? call_failed(errno, "readdir(%s)", dir) : 0;
 }
 
 int needle_store_volumes(const char *dir, uint32_t **ids, size_t *n)
@@ -390,9 +383,10 @@ int needle_store_volumes(const char *dir, uint32_t **ids, size_t *n)
 	int rc;
 
 	if (!folder)
-		return call_failed("opendir", dir,
-				   "build/needle put makes the first volume "
-				   "in a folder that exists");
+		return call_failed_for(errno, NULL,
+				       "build/needle put makes the first "
+				       "volume in a folder that exists",
+				       "opendir(%s)", dir);
 	rc = read_folder(folder, dir, &found, &count);
 	closedir(folder);
 	if (rc) {

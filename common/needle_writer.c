@@ -10,6 +10,7 @@
  */
 #include "crc32c.h"
 #include "deadline.h"
+#include "failure.h"
 #include "needle_format.h"
 #include "report.h"
 
@@ -35,8 +36,7 @@ static int write_failed(const char *call, const char *path)
 	else if (err == EFBIG)
 		next = "raise ulimit -f, or begin another volume; nothing of "
 		       "this put has been kept";
-	report_error(next, "%s(%s): %s", call, path, strerror(err));
-	return -err;
+	return call_failed_for(err, NULL, next, "%s(%s)", call, path);
 }
 
 static int write_at(const struct needle_writer *writer, const void *data,

@@ -15,6 +15,7 @@
  */
 #include "deadline.h"
 #include "explain.h"
+#include "failure.h"
 #include "qp_table.h"
 #include "rdma_common.h"
 #include "report.h"
@@ -88,8 +89,7 @@ static int step(struct rdma_resources *res, struct ibv_qp_attr *attr, int mask)
 static int choose_psn(struct rdma_resources *res)
 {
 	if (getrandom(&res->psn, sizeof(res->psn), 0) != sizeof(res->psn))
-		return verb_failed(errno, (struct explanation){ 0 },
-				   "getrandom(4 bytes)");
+		return call_failed(errno, "getrandom(4 bytes)");
 	res->psn &= PSN_MASK;
 	return 0;
 }
@@ -233,8 +233,7 @@ int query_qp(struct rdma_resources *res, struct ibv_qp_attr *attr)
 				   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
 			   &init);
 	if (err)
-		return verb_failed(err, (struct explanation){ 0 },
-				   "ibv_query_qp(QP %u)", res->qp->qp_num);
+		return call_failed(err, "ibv_query_qp(QP %u)", res->qp->qp_num);
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 
 #include "deadline.h"
 #include "explain.h"
+#include "failure.h"
 #include "report.h"
 
 #include <errno.h>
@@ -21,8 +22,6 @@
 
 #define POLL_BATCH     16
 #define EVENTS_PER_ACK 64
-
-static const struct explanation no_explanation;
 
 struct rdma_config remote_reader_config(const char *device, int gid_index,
 					uint32_t depth)
@@ -41,8 +40,7 @@ static int arm(struct rdma_resources *res)
 {
 	int err = ibv_req_notify_cq(res->cq, 0);
 
-	return err ? verb_failed(err, no_explanation, "ibv_req_notify_cq()")
-		   : 0;
+	return err ? call_failed(err, "ibv_req_notify_cq()") : 0;
 }
 
 int remote_reader_open(struct remote_reader *reader, struct rdma_resources *res,
@@ -61,12 +59,11 @@ int remote_reader_open(struct remote_reader *reader, struct rdma_resources *res,
 	TAILQ_INIT(&reader->queue);
 	/* 非阻塞：epoll 说“可读”时它通常在，万一不在也不能睡在那里。*/
 	if (fcntl(res->channel->fd, F_SETFL, flags | O_NONBLOCK))
-		return verb_failed(errno, no_explanation,
+		return call_failed(errno,
 				   "fcntl(completion channel, O_NONBLOCK)");
 	reader->chunks = calloc(reader->depth, sizeof(*reader->chunks));
 	if (!reader->chunks)
-		return verb_failed(ENOMEM, no_explanation, "calloc(%u chunks)",
-				   reader->depth);
+		return call_failed(ENOMEM, "calloc(%u chunks)", reader->depth);
 	return arm(res);
 }
 
@@ -308,7 +305,7 @@ static int take_all(struct remote_reader *r)
 			return -EIO;
 	}
 	if (n < 0)
-		return verb_failed(errno, no_explanation, "ibv_poll_cq()");
+		return call_failed(errno, "ibv_poll_cq()");
 	return r->broken ? -EIO : 0;
 }
 // endregion take-turns-with-others

@@ -14,6 +14,7 @@
  * SQ 放要发的，RQ 放要收的。
  */
 #include "explain.h"
+#include "failure.h"
 #include "rdma_common.h"
 #include "report.h"
 
@@ -23,8 +24,6 @@
 
 #define SLOT_ALIGN 64 /* 一条 cache line：收发两个 slot 不共享同一行 */
 #define PAGE_ALIGN 4096
-
-static const struct explanation no_explanation;
 
 static const char *device_name(const struct rdma_resources *res)
 {
@@ -45,8 +44,7 @@ static int create_pd(struct rdma_resources *res)
 {
 	res->pd = ibv_alloc_pd(res->context);
 	if (!res->pd)
-		return verb_failed(errno, no_explanation, "ibv_alloc_pd(%s)",
-				   device_name(res));
+		return call_failed(errno, "ibv_alloc_pd(%s)", device_name(res));
 	return 0;
 }
 
@@ -124,8 +122,7 @@ static int create_cq(struct rdma_resources *res,
 	if (config->events) {
 		res->channel = ibv_create_comp_channel(res->context);
 		if (!res->channel)
-			return verb_failed(errno, no_explanation,
-					   "ibv_create_comp_channel(%s)",
+			return call_failed(errno, "ibv_create_comp_channel(%s)",
 					   device_name(res));
 	}
 	res->cq = ibv_create_cq(res->context, cqe, NULL, res->channel, 0);

@@ -18,6 +18,7 @@
  */
 #include "deadline.h"
 #include "explain.h"
+#include "failure.h"
 #include "rdma_common.h"
 #include "report.h"
 
@@ -50,8 +51,6 @@ struct sync_msg {
 	uint32_t status; /* 0 or a positive errno */
 } __attribute__((packed));
 
-static const struct explanation no_explanation;
-
 void sock_close(int *sock)
 {
 	if (*sock >= 0)
@@ -69,21 +68,17 @@ static void set_nodelay(int sock)
 
 static int listen_failed(int err, uint16_t port)
 {
-	static const struct explanation in_use = {
-		.cause = "another process listens on this port",
-		.next = "choose another port, or find that process with ss "
-			"-ltnp",
-	};
-	static const struct explanation denied = {
-		.cause = "ports below 1024 need root",
-		.next = "choose a port above 1023",
-	};
-
 	if (err == EADDRINUSE)
-		return verb_failed(err, in_use, "bind(TCP port %u)", port);
+		return call_failed_for(
+			err, "another process listens on this port",
+			"choose another port, or find that process with ss "
+			"-ltnp",
+			"bind(TCP port %u)", port);
 	if (err == EACCES)
-		return verb_failed(err, denied, "bind(TCP port %u)", port);
-	return verb_failed(err, no_explanation, "listen(TCP port %u)", port);
+		return call_failed_for(err, "ports below 1024 need root",
+				       "choose a port above 1023",
+				       "bind(TCP port %u)", port);
+	return call_failed(err, "listen(TCP port %u)", port);
 }
 
 // region tcp-listen
@@ -155,7 +150,7 @@ int tcp_accept(int listen_sock, int64_t deadline)
 		/* 对端可能在被 accept 之前就断开：不是我们的错误，接着等。*/
 	} while (sock < 0 && (errno == EINTR || errno == ECONNABORTED));
 	if (sock < 0)
-		return verb_failed(errno, no_explanation, "accept()");
+		return call_failed(errno, "accept()");
 	set_nodelay(sock);
 	return sock;
 }
@@ -199,22 +194,19 @@ static bool worth_retrying(int rc)
 
 static int connect_failed(int rc, const char *server, uint16_t port)
 {
-	static const struct explanation refused = {
-		.cause = "no server listened there before the deadline",
-		.next = "start the server first; compare address and port",
-	};
-	static const struct explanation silent = {
-		.cause = "no answer before the deadline",
-		.next = "ping the address; a firewall may drop the TCP port",
-	};
+	const char *cause = NULL, *next = NULL;
 
 	if (rc == -EINTR || rc == -ECONNRESET)
 		return wait_failed(rc, "connecting to %s", server);
-	return verb_failed(-rc,
-			   rc == -ECONNREFUSED ? refused
-			   : rc == -ETIMEDOUT  ? silent
-					       : no_explanation,
-			   "connect(%s, TCP port %u)", server, port);
+	if (rc == -ECONNREFUSED) {
+		cause = "no server listened there before the deadline";
+		next = "start the server first; compare address and port";
+	} else if (rc == -ETIMEDOUT) {
+		cause = "no answer before the deadline";
+		next = "ping the address; a firewall may drop the TCP port";
+	}
+	return call_failed_for(-rc, cause, next, "connect(%s, TCP port %u)",
+			       server, port);
 }
 
 /* 一个名字可能有好几个地址（::1 与 127.0.0.1）：一个不通就试下一个。*/

@@ -8,6 +8,7 @@
  */
 #include "deadline.h"
 #include "explain.h"
+#include "failure.h"
 #include "rdma_common.h"
 #include "report.h"
 
@@ -277,8 +278,7 @@ static int sleep_on_channel(struct rdma_resources *res, int64_t deadline)
 	if (rc)
 		return rc;
 	if (ibv_get_cq_event(res->channel, &cq, &context))
-		return verb_failed(errno, (struct explanation){ 0 },
-				   "ibv_get_cq_event()");
+		return call_failed(errno, "ibv_get_cq_event()");
 	res->armed = false;
 	if (++res->event_debt >= EVENTS_PER_ACK) {
 		ibv_ack_cq_events(res->cq, res->event_debt);
@@ -292,8 +292,7 @@ static int arm_cq(struct rdma_resources *res)
 	int err = ibv_req_notify_cq(res->cq, 0);
 
 	if (err)
-		return verb_failed(err, (struct explanation){ 0 },
-				   "ibv_req_notify_cq()");
+		return call_failed(err, "ibv_req_notify_cq()");
 	res->armed = true;
 	return 0;
 }
@@ -324,8 +323,7 @@ int try_completion(struct rdma_resources *res, struct ibv_wc *wc)
 	int n = ibv_poll_cq(res->cq, 1, wc);
 
 	if (n < 0)
-		return verb_failed(errno, (struct explanation){ 0 },
-				   "ibv_poll_cq()");
+		return call_failed(errno, "ibv_poll_cq()");
 	if (!n)
 		return 0;
 	n = check_completion(res, wc);

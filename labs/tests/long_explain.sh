@@ -30,7 +30,7 @@ test_faults_under_the_sanitizers() {
 	mapfile -t all < <(from 'labs/faults/*.c' && from 'common/explain*.c' &&
 		from 'common/qp_table*.c')
 	sanitized "$T/faults" '' "${all[@]}" \
-		common/{verbs_names,report,deadline,device}.c
+		common/{verbs_names,failure,report,deadline,device}.c
 	"$T/faults" --list | awk -F'\t' '$2 == "shared" { print $1 }' |
 		xargs labs/lab run --timeout 120 "$T/faults" >"$T/out" 2>&1 || rc=$?
 	assertEquals "$(grep -B9 FAIL "$T/out")$(grep -A20 -E 'Sanitizer|runtime error' "$T/out")" \

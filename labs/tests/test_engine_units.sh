@@ -12,7 +12,7 @@ declare -A PARTS=(
 	[engine_frame]='engine_frame'
 	[engine_proto]='engine_frame engine_scan engine_proto engine_decode'
 	[engine_session]='engine_session engine_buffer engine_auth engine_proto
-		engine_frame timers deadline report explain explain_switch explain_net
+		engine_frame timers deadline report failure explain explain_switch explain_net
 		explain_verbs qp_table qp_table_data'
 )
 declare -A ARGUMENT=(

@@ -96,7 +96,7 @@ test_judgement_without_a_device() {
 	local out rc=0 judges
 	mapfile -t judges < <(from 'common/explain*.c' && from 'common/qp_table*.c')
 	sanitized "$T/unit" labs/tests/unit_explain.c "${judges[@]}" \
-		common/report.c common/verbs_names.c
+		common/{failure,report,verbs_names}.c
 	out=$("$T/unit" 2>"$T/err") || rc=$?
 	assertEquals "$(grep -v '^ok ' <<<"$out")$(grep -v '^error: call()' "$T/err")" \
 		0 "$rc"

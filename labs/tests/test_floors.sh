@@ -11,6 +11,7 @@
 FLOORS='
 deadline  0
 report    0
+failure   0
 arguments 0
 array 0
 verbs_names 0

@@ -257,9 +257,9 @@ test_interrupted_puts_leave_nothing() {
 	echo $? >"$T/slow.rc"
 	assert_error slow 1 'read\(standard input\): nothing came for 1 s'
 	(ulimit -f 8 && here limit "$B/needle" put -S "$S" 7 3 1 -f /usr/bin/env)
-	assert_error limit 1 'pwrite\(.*volume-7.needles\): File too large'
-	fails folder 'read\(/usr\): Is a directory' put 7 3 1 -f /usr
-	fails nofile 'open\(/no/such/file\): No such file' put 7 3 1 -f /no/such/file
+	assert_error limit 1 'pwrite\(.*volume-7.needles\) failed: E[A-Z]+ .*: File too large'
+	fails folder 'read\(/usr\) failed: EISDIR .*: Is a directory' put 7 3 1 -f /usr
+	fails nofile 'open\(/no/such/file\) failed: E[A-Z]+ .*: No such file' put 7 3 1 -f /no/such/file
 	assertEquals "$before" "$(cksum "$S/volume-7.needles")"
 }
 
@@ -279,16 +279,16 @@ test_output_that_cannot_be_written() {
 
 test_what_is_not_there() {
 	S=$T/nothing
-	fails nofolder 'opendir\(.*/nothing\): No such file' list
+	fails nofolder 'opendir\(.*/nothing\) failed: E[A-Z]+ .*: No such file' list
 	fails nofolder2 'opendir' verify
 	fails nofolder3 'there is no volume 1' get 1 1
-	fails nofolder4 'open\(.*volume-1.needles\): No such file' put 1 1
+	fails nofolder4 'open\(.*volume-1.needles\) failed: E[A-Z]+ .*: No such file' put 1 1
 	assert_in "$(err_of nofolder4)" 'next: make the store.s folder first'
 	fails nofolder5 'open\(' make -n 1
 	assertFalse "and none was made" "[[ -e $S ]]"
 	S=/dev/null
-	fails file 'opendir\(/dev/null\): Not a directory' list
-	fails file2 'open\(/dev/null/volume-1.needles\): Not a directory' put 1 1
+	fails file 'opendir\(/dev/null\) failed: E[A-Z]+ .*: Not a directory' list
+	fails file2 'open\(/dev/null/volume-1.needles\) failed: E[A-Z]+ .*: Not a directory' put 1 1
 	small_store >"$T/out"
 	fails volume 'there is no volume 6' get 6 1
 	fails needle 'volume 7 has no needle 3' get 7 3
@@ -309,9 +309,9 @@ test_read_only_folder() {
 	fi
 	chmod a-w "$S" "$S"/*
 	here put "${nobody[@]}" "$B/needle" put -S "$S" 7 3 1
-	assert_error put 1 'open\(.*volume-7.needles\): Permission denied'
+	assert_error put 1 'open\(.*volume-7.needles\) failed: E[A-Z]+ .*: Permission denied'
 	here make "${nobody[@]}" "$B/needle" put -S "$S" 8 3 1
-	assert_error make 1 'open\(.*volume-8.needles\): Permission denied'
+	assert_error make 1 'open\(.*volume-8.needles\) failed: E[A-Z]+ .*: Permission denied'
 	here get "${nobody[@]}" "$B/needle" get -S "$S" 7 1
 	assertEquals "0:hello" "$(rc_of get):$(out_of get)"
 	chmod 000 "$S/volume-7.needles"

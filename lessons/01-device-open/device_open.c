@@ -6,6 +6,7 @@
  * 再让 common/device.c 按它的规则挑一个，并说明挑中的是什么。
  */
 #include "explain.h"
+#include "failure.h"
 #include "lesson.h"
 #include "report.h"
 
@@ -72,8 +73,7 @@ static int show_device(struct ibv_device *device)
 		show_gids(context, i);
 	}
 	if (err)
-		err = verb_failed(err, (struct explanation){ 0 }, "querying %s",
-				  name);
+		err = call_failed(err, "querying %s", name);
 	ibv_close_device(context);
 	return err;
 }

@@ -6,6 +6,7 @@
  * 相反的次序拆掉。--break 演示两种最常见的错误：权限组合不合法、拆的次序不对。
  */
 #include "explain.h"
+#include "failure.h"
 #include "lesson.h"
 #include "qp_table.h"
 #include "report.h"
@@ -28,8 +29,7 @@ static int show_objects(struct rdma_resources *res)
 		ibv_query_qp(res->qp, &attr, IBV_QP_STATE | IBV_QP_CAP, &init);
 
 	if (err)
-		return verb_failed(err, (struct explanation){ 0 },
-				   "ibv_query_qp(QP %u)", res->qp->qp_num);
+		return call_failed(err, "ibv_query_qp(QP %u)", res->qp->qp_num);
 	report_fact("PD  handle %u", res->pd->handle);
 	report_fact("MR  %zu bytes at %p, lkey 0x%x, rkey 0x%x", res->buf_size,
 		    (void *)res->buf, res->mr->lkey, res->mr->rkey);

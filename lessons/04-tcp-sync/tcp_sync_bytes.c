@@ -7,6 +7,7 @@
  * 的 QP 真的都到了 RTS——说明线上的字节就是这些，没有别的。
  */
 #include "deadline.h"
+#include "failure.h"
 #include "lesson.h"
 #include "qp_table.h"
 #include "report.h"
@@ -243,7 +244,7 @@ int main(int argc, char *argv[])
 	if (child == 0)
 		_exit(ordinary_side(&lesson, port_of(listen_sock)) ? 1 : 0);
 	if (child < 0) {
-		report_error(NULL, "fork() failed: %s", strerror(errno));
+		call_failed(errno, "fork()");
 		return 1;
 	}
 	rc = hand_side(&lesson, listen_sock);

@@ -6,7 +6,7 @@
  * 都要有第二个进程才看得见。它们随本程序结束：PR_SET_PDEATHSIG，连被 kill -9 也不例外。
  */
 #include "deadline.h"
-#include "explain.h"
+#include "failure.h"
 #include "needle_store.h"
 #include "pattern.h"
 #include "report.h"
@@ -27,8 +27,6 @@
 #define POLL_MS	  10
 #define PATH_SIZE 512
 
-static const struct explanation no_explanation;
-
 /* ---- store：三个 needle ---------------------------------------------------- */
 
 static int put(struct needle_writer *writer, uint64_t id, const void *data,
@@ -48,8 +46,7 @@ static int fill_store(const char *dir)
 	int rc;
 
 	if (!bytes)
-		return verb_failed(ENOMEM, no_explanation, "malloc(%u bytes)",
-				   LONG_BYTES);
+		return call_failed(ENOMEM, "malloc(%u bytes)", LONG_BYTES);
 	rc = needle_writer_open(&writer, dir, VOLUME, deadline_in_ms(WAIT_MS));
 	if (!rc)
 		rc = put(&writer, TEXT_NEEDLE, TEXT, strlen(TEXT));
@@ -75,14 +72,12 @@ int walk_open(struct walk *w)
 	snprintf(w->dir, sizeof(w->dir), "/tmp/rdma-engine-XXXXXX");
 	if (!mkdtemp(w->dir)) {
 		w->dir[0] = '\0';
-		return verb_failed(errno, no_explanation,
-				   "mkdtemp(/tmp/rdma-engine-XXXXXX)");
+		return call_failed(errno, "mkdtemp(/tmp/rdma-engine-XXXXXX)");
 	}
 	snprintf(w->store, sizeof(w->store), "%s/store", w->dir);
 	snprintf(w->socket, sizeof(w->socket), "%s/socket", w->dir);
 	if (mkdir(w->store, 0700))
-		return verb_failed(errno, no_explanation, "mkdir(%s)",
-				   w->store);
+		return call_failed(errno, "mkdir(%s)", w->store);
 	return fill_store(w->store);
 }
 
@@ -120,8 +115,7 @@ static int program_path(char *path, size_t size, const char *name)
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (n < 0)
-		return verb_failed(errno, no_explanation,
-				   "readlink(/proc/self/exe)");
+		return call_failed(errno, "readlink(/proc/self/exe)");
 	self[n] = '\0';
 	*strrchr(self, '/') = '\0';
 	snprintf(path, size, "%s/%s", self, name);
@@ -163,7 +157,7 @@ static int start(const struct walk *w, const char *who, pid_t *pid,
 	if (*pid > 0)
 		return 0;
 	*pid = 0;
-	return verb_failed(errno, no_explanation, "fork()");
+	return call_failed(errno, "fork()");
 }
 
 /* 看 @who 说过的每一行；show：印出来，步骤与细节除外。返回有几行含 @text。*/
