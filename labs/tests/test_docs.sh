@@ -350,6 +350,12 @@ test_a_command_runs_once() {
 	docs check --no-run
 	assertEquals "$out" 0 "$rc"
 	assertEquals '--no-run must not run' 1 "$(wc -l <"$T/count")"
+	sed -i 's/return 1/return 2/' "$T/common/a.c"
+	docs fill --no-run
+	assertEquals "$out" 0 "$rc"
+	assertEquals 'nor here' 1 "$(wc -l <"$T/count")"
+	docs check --no-run
+	assertEquals "the region was filled: $out" 0 "$rc"
 }
 
 test_headings_must_match() {
@@ -423,8 +429,6 @@ test_usage() {
 	docs
 	assertEquals 2 "$rc"
 	docs fill none.md
-	assertEquals 2 "$rc"
-	docs fill --no-run
 	assertEquals 2 "$rc"
 	docs nonsense
 	assertEquals 2 "$rc"
