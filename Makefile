@@ -86,13 +86,13 @@ LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
 sources_tag_lat := client/tag_lat.c
-sources_test_connection := client/test_connection.c
+sources_test_connection := client/test_connection.c client/tcpx_options.c
 sources_qp_explain := labs/qp_explain.c
 sources_rxe_facts := labs/rxe_facts.c
 sources_qptrace-report := $(wildcard labs/recorder/report_*.c)
 sources_faults := $(wildcard labs/faults/*.c)
-sources_ucx_echo := client/ucx_echo.c
-sources_sock_echo := client/sock_echo.c
+sources_ucx_echo := client/ucx_echo.c client/echo.c
+sources_sock_echo := client/sock_echo.c client/echo.c
 libs_ucx_echo = $(UCX) $(CRYPTO)
 sources_needle_server := $(wildcard server/needle_*.c)
 libs_needle_server = $(ISAL)
@@ -104,7 +104,7 @@ sources_engine_client := $(wildcard client/engine_*.c)
 libs_rdma_engine = $(MSGPACK) $(UUID) $(CRYPTO) $(ISAL)
 libs_engine_client = $(libs_rdma_engine)
 libs_09-rdma-engine = $(libs_rdma_engine)
-$(foreach l,$(LESSONS),$(eval sources_$(l) := $(wildcard lessons/$(l)/*.c)))
+$(foreach l,$(LESSONS),$(eval sources_$(l) := lessons/lesson.c $(wildcard lessons/$(l)/*.c)))
 
 # The teaching NCCL net plugin, and one whose handles differ between the API
 # versions, which lesson 06 needs to show what mixing them does.
@@ -126,7 +126,7 @@ $(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(sources_$(1))) \
 endef
 $(foreach p,$(PROGRAMS) $(LESSONS),$(eval $(call program,$(p))))
 
-$(BUILD)/librdma_common.a: $(patsubst %.c,$(BUILD)/%.o,$(wildcard common/*.c))
+$(BUILD)/librdma_common.a: $(patsubst %.c,$(BUILD)/%.o,$(wildcard common/*.c common/*/*.c))
 	$(may_write)
 	$(call say,AR)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -134,7 +134,7 @@ $(BUILD)/librdma_common.a: $(patsubst %.c,$(BUILD)/%.o,$(wildcard common/*.c))
 # A plugin stands alone: NCCL has neither librdma_common nor libibverbs.
 $(BUILD)/libnccl-net-mixed.so: CPPFLAGS += -DLAB_DIFFERING_HANDLES
 $(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
-		common/nccl_net.h
+		common/tcpx/nccl_net.h
 	$(may_write)
 	$(call say,SO)
 	$(Q)$(cc) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) $(SAN) -fPIC \
@@ -144,9 +144,9 @@ $(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
 # brings no library along (the program's own libibverbs is the one to talk to).
 # Always -O2: dlsym's wrapper has to pass calls on without a trace (dl.c).
 TRACE := $(filter-out labs/recorder/report_%,$(wildcard labs/recorder/*.c)) \
-         $(filter-out common/explain_switch.c,$(wildcard common/explain*.c)) \
-         $(wildcard common/qp_table*.c) common/failure.c common/report.c common/verbs_names.c
-$(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h) \
+         $(filter-out common/explain/switch.c,$(wildcard common/explain/*.c)) \
+         $(addprefix common/base/,failure.c report.c verbs_names.c)
+$(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h common/*/*.h) \
 		labs/recorder/qptrace.map
 	$(may_write)
 	$(call say,SO)

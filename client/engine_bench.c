@@ -7,13 +7,13 @@
  */
 #include "engine_bench.h"
 
-#include "crc32c.h"
-#include "deadline.h"
-#include "engine_session.h"
-#include "event_loop.h"
-#include "json_line.h"
-#include "laps.h"
-#include "report.h"
+#include "base/crc32c.h"
+#include "base/deadline.h"
+#include "base/event_loop.h"
+#include "base/json_line.h"
+#include "base/laps.h"
+#include "base/report.h"
+#include "engine/session.h"
 
 #include <errno.h>
 #include <stdlib.h>

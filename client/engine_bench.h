@@ -6,8 +6,8 @@
 #ifndef CLIENT_ENGINE_BENCH_H
 #define CLIENT_ENGINE_BENCH_H
 
-#include "engine_call.h"
 #include "engine_client_options.h"
+#include "ipc/call.h"
 
 /*
  * opt->iters round trips of Ping, one after another. Prints the result. 0, or

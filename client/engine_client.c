@@ -6,13 +6,13 @@
  * 那块内存的 fd 交给我，我只读地映射它），CompleteRead（用完了，两边对一对 CRC）。字节
  * 从存储节点的内存到我眼前，没有经过任何一次拷贝。
  */
-#include "crc32c.h"
-#include "deadline.h"
-#include "engine_auth.h"
+#include "base/crc32c.h"
+#include "base/deadline.h"
+#include "base/json_line.h"
+#include "base/report.h"
+#include "engine/auth.h"
+#include "engine/session.h"
 #include "engine_bench.h"
-#include "engine_session.h"
-#include "json_line.h"
-#include "report.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
  */
 #include "engine_client_options.h"
 
-#include "arguments.h"
-#include "report.h"
+#include "base/arguments.h"
+#include "base/report.h"
 
 #include <getopt.h>
 #include <stddef.h>

@@ -7,11 +7,11 @@
  */
 #include "needle_options.h"
 
-#include "crc32c.h"
-#include "deadline.h"
-#include "failure.h"
-#include "needle_store.h"
-#include "report.h"
+#include "base/crc32c.h"
+#include "base/deadline.h"
+#include "base/failure.h"
+#include "base/report.h"
+#include "needle/store.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 #ifndef CLIENT_NEEDLE_OPTIONS_H
 #define CLIENT_NEEDLE_OPTIONS_H
 
-#include "needle_pattern.h"
+#include "needle/pattern.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 /*
  * sock_echo.c —— 与 ucx_echo 同样的对话，走普通的 TCP socket
  *
- * 与 common/ucx_endpoint.c、ucx_echo.c 并排读：函数同名，次序相同。
+ * 与 common/ucx/endpoint.c、ucx_echo.c 并排读：函数同名，次序相同。
  *
  *	            UCX                            socket
  *	一端是什么   ucp_ep + 两对 tag               一个 fd
@@ -14,11 +14,11 @@
  *
  * 内核替每个 socket 收发，所以一个 client 一个线程就好，不必有一个谁都离不开的循环。
  */
-#include "deadline.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "base/room.h"
 #include "echo.h"
 #include "rdma_common.h"
-#include "report.h"
-#include "room.h"
 
 #include <errno.h>
 #include <locale.h>

@@ -6,11 +6,11 @@
  * receive 在自己发出之后才 post。消息多长、多少轮由 client 决定，它用第一条消息（另一个
  * tag）告诉 server；每条消息的序号与长度都要核对。
  */
-#include "arguments.h"
-#include "deadline.h"
-#include "outcome.h"
-#include "report.h"
-#include "tag_channel.h"
+#include "base/arguments.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "pair/outcome.h"
+#include "tag/channel.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -2,12 +2,12 @@
 /*
  * test_connection.c —— 两个节点、一个插件、没有共享文件系统
  *
- * 一个程序，两种角色：server 收，client 发。每一步的道理都在 common/tcpx_session.c
- * （次序）、tcpx_exchange.c（handle 如何交到对端）与 tcpx.c（插件的契约）里。
+ * 一个程序，两种角色：server 收，client 发。每一步的道理都在 common/tcpx/session.c
+ * （次序）、tcpx/exchange.c（handle 如何交到对端）与 tcpx/calls.c（插件的契约）里。
  */
-#include "deadline.h"
-#include "json_line.h"
-#include "report.h"
+#include "base/deadline.h"
+#include "base/json_line.h"
+#include "base/report.h"
 #include "tcpx_options.h"
 
 #include <locale.h>

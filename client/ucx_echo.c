@@ -3,15 +3,15 @@
  * ucx_echo.c —— UCX tag matching 上的 echo server 与 client
  *
  * 与 sock_echo.c 并排读：同样的对话，同样的次序，一个走 UCX，一个走 TCP socket。每一步
- * 的道理在 common/ucx_endpoint.c（会话）与 common/ucx_message.c（一条消息）里。
+ * 的道理在 common/ucx/endpoint.c（会话）与 common/ucx/message.c（一条消息）里。
  *
  * server 用一个 worker、一个线程服务所有 client：每个 client 是一个 task（见
- * common/task.h），所以 serve() 读起来和只有一个 client 时一样。
+ * common/base/task.h），所以 serve() 读起来和只有一个 client 时一样。
  */
-#include "deadline.h"
+#include "base/deadline.h"
+#include "base/report.h"
 #include "echo.h"
-#include "report.h"
-#include "ucx_endpoint.h"
+#include "ucx/endpoint.h"
 
 #include <errno.h>
 #include <locale.h>

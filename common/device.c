@@ -9,10 +9,10 @@
  *   2. 它能不能用？   ibv_query_device / ibv_query_port（state 必须 ACTIVE）
  *   3. 我是谁？       GID：RoCE 里它就是一个 IP 地址，写进每个包的 IP 头
  */
-#include "explain.h"
-#include "failure.h"
+#include "base/failure.h"
+#include "base/report.h"
+#include "explain/explain.h"
 #include "rdma_common.h"
-#include "report.h"
 
 #include <errno.h>
 #include <netinet/in.h>

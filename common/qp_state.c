@@ -13,12 +13,12 @@
  *
  * 少一个 mask 位、多一个 mask 位、状态不对，内核一律回 EINVAL，不再多说。
  */
-#include "deadline.h"
-#include "explain.h"
-#include "failure.h"
-#include "qp_table.h"
+#include "base/deadline.h"
+#include "base/failure.h"
+#include "base/report.h"
+#include "explain/explain.h"
+#include "explain/qp_table.h"
 #include "rdma_common.h"
-#include "report.h"
 
 #include <errno.h>
 #include <string.h>

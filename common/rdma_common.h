@@ -11,14 +11,14 @@
  *	stage 5  transfer.c   post a receive, post a send, poll the completion
  *
  * Every function that returns int returns 0 or a negative errno, and has
- * reported the failure (report.h) when it is not 0. Outputs are set only on
- * success. A deadline is a point of CLOCK_MONOTONIC in nanoseconds (deadline.h).
+ * reported the failure (base/report.h) when it is not 0. Outputs are set only on
+ * success. A deadline is a point of CLOCK_MONOTONIC in nanoseconds (base/deadline.h).
  * One thread per struct rdma_resources.
  */
 #ifndef COMMON_RDMA_COMMON_H
 #define COMMON_RDMA_COMMON_H
 
-#include "verbs_names.h"
+#include "base/verbs_names.h"
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>

@@ -13,10 +13,10 @@
  * （本地用）和 rkey（给对端用）。CQ 收集“做完了”的通知。QP 是一对队列：
  * SQ 放要发的，RQ 放要收的。
  */
-#include "explain.h"
-#include "failure.h"
+#include "base/failure.h"
+#include "base/report.h"
+#include "explain/explain.h"
 #include "rdma_common.h"
-#include "report.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -16,11 +16,11 @@
  * 对端不可信：它可能说的是 HTTP，可能只发半个结构体，可能什么都不发，也可能在
  * 任何一步消失。所以读写都精确计数、都有期限，收到的每个字段都要检查。
  */
-#include "deadline.h"
-#include "explain.h"
-#include "failure.h"
+#include "base/deadline.h"
+#include "base/failure.h"
+#include "base/report.h"
+#include "explain/explain.h"
 #include "rdma_common.h"
-#include "report.h"
 
 #include <arpa/inet.h>
 #include <endian.h>

@@ -6,11 +6,11 @@
  * 队列并按一下门铃（doorbell），立即返回；真正的搬运由网卡做；做完之后在 CQ 里放
  * 一个 CQE（Completion Queue Entry）。在那之前，WQE 指向的内存归网卡所有。
  */
-#include "deadline.h"
-#include "explain.h"
-#include "failure.h"
+#include "base/deadline.h"
+#include "base/failure.h"
+#include "base/report.h"
+#include "explain/explain.h"
 #include "rdma_common.h"
-#include "report.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -11,9 +11,9 @@
  * 问一条不存在的路不算用法错：它照样回答——从 FROM 能去哪里、怎样绕到 TO——然后以
  * 1 结束，脚本据此知道“不合法”。
  */
-#include "arguments.h"
-#include "qp_table.h"
-#include "report.h"
+#include "base/arguments.h"
+#include "base/report.h"
+#include "explain/qp_table.h"
 
 #include <getopt.h>
 #include <jansson.h>

@@ -5,8 +5,8 @@
  *	rxe_facts                  整张表，Markdown，课文由它生成
  *	rxe_facts NAME [RELEASE]   这一条在此内核（或 RELEASE）上成立吗？0 是，1 否
  */
-#include "explain_rxe.h"
-#include "report.h"
+#include "base/report.h"
+#include "explain/rxe.h"
 
 #include <stdio.h>
 #include <string.h>

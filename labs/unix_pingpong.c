@@ -7,10 +7,10 @@
  *
  * One process sends REQUEST bytes, the other answers with ANSWER bytes.
  */
-#include "arguments.h"
-#include "json_line.h"
-#include "laps.h"
-#include "report.h"
+#include "base/arguments.h"
+#include "base/json_line.h"
+#include "base/laps.h"
+#include "base/report.h"
 
 #include <errno.h>
 #include <stdlib.h>

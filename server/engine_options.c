@@ -6,10 +6,10 @@
  */
 #include "engine_options.h"
 
-#include "arguments.h"
-#include "engine_session.h"
-#include "remote_read.h"
-#include "report.h"
+#include "base/arguments.h"
+#include "base/report.h"
+#include "engine/remote_read.h"
+#include "engine/session.h"
 
 #include <getopt.h>
 #include <stdio.h>

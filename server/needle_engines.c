@@ -11,8 +11,8 @@
  */
 #include "needle_engines.h"
 
-#include "deadline.h"
-#include "report.h"
+#include "base/deadline.h"
+#include "base/report.h"
 
 #include <errno.h>
 #include <netdb.h>

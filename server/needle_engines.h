@@ -7,7 +7,7 @@
 #ifndef SERVER_NEEDLE_ENGINES_H
 #define SERVER_NEEDLE_ENGINES_H
 
-#include "needle_catalog.h"
+#include "needle/catalog.h"
 #include "rdma_common.h"
 
 #define NEEDLE_ENGINES_MOST 4096

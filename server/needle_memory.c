@@ -6,9 +6,9 @@
  */
 #include "needle_memory.h"
 
-#include "array.h"
-#include "explain.h"
-#include "report.h"
+#include "base/array.h"
+#include "base/report.h"
+#include "explain/explain.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #ifndef SERVER_NEEDLE_MEMORY_H
 #define SERVER_NEEDLE_MEMORY_H
 
-#include "needle_catalog.h"
-#include "needle_store.h"
+#include "needle/catalog.h"
+#include "needle/store.h"
 #include "rdma_common.h"
 
 /* Zero it before use. */

@@ -6,12 +6,12 @@
  * 发起，由本机的网卡应答。它要做的只有三件事：把 store 放进注册过的内存，告诉每个
  * engine 那里有什么，在 engine 离开之后拆掉它的 QP。
  */
-#include "arguments.h"
-#include "deadline.h"
+#include "base/arguments.h"
+#include "base/deadline.h"
+#include "base/report.h"
 #include "needle_engines.h"
 #include "needle_memory.h"
-#include "options.h"
-#include "report.h"
+#include "pair/options.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -9,10 +9,10 @@
  *	engine_link    与存储节点的连接，断了会重来；remote_read 在它上面
  *	event_loop     让这一切在一个线程里轮流进行
  */
-#include "deadline.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "engine/service.h"
 #include "engine_options.h"
-#include "engine_service.h"
-#include "report.h"
 
 #include <locale.h>
 #include <sys/resource.h>

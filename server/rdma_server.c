@@ -5,9 +5,9 @@
  * 这里只有“次序”，每一步的道理都在 common/ 对应的那个文件里。与 rdma_client.c
  * 并排读：两边的步骤一一对应，只有连接的方向和收发的先后相反。
  */
-#include "deadline.h"
-#include "outcome.h"
-#include "report.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "pair/outcome.h"
 
 #include <errno.h>
 #include <locale.h>

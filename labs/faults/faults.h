@@ -12,7 +12,7 @@
 #ifndef LABS_FAULTS_FAULTS_H
 #define LABS_FAULTS_FAULTS_H
 
-#include "explain.h"
+#include "explain/explain.h"
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>

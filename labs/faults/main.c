@@ -7,10 +7,10 @@
  *   - 程序看见的正是这个症状（errno、status、没有 completion）；
  *   - 解释器说出的第一个原因就是那个错误。
  */
-#include "deadline.h"
-#include "explain_rxe.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "explain/rxe.h"
 #include "faults.h"
-#include "report.h"
 
 #include <errno.h>
 #include <regex.h>

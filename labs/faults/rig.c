@@ -7,10 +7,10 @@
  *
  * 超时故意取得很短（4.096 µs × 2^12 = 17 ms，重传 2 次），失败几十毫秒就有结果。
  */
+#include "base/report.h"
+#include "explain/qp_table.h"
 #include "faults.h"
-#include "qp_table.h"
 #include "rdma_common.h"
-#include "report.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * net_lab.h - what the files of the lab's NCCL net plugin share.
  *
  * The plugin moves host memory over plain TCP. It is built for any user of the
- * ABI in common/nccl_net.h, stands on libc alone and exports nothing but the
+ * ABI in common/tcpx/nccl_net.h, stands on libc alone and exports nothing but the
  * four tables ncclNetPlugin_v5 ... ncclNetPlugin_v8.
  *
  *	plugin.c	the tables, one wrapper per version where they differ
@@ -34,7 +34,7 @@
 #ifndef LABS_NCCL_NET_NET_LAB_H
 #define LABS_NCCL_NET_NET_LAB_H
 
-#include "nccl_net.h"
+#include "tcpx/nccl_net.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -5,12 +5,12 @@
  * 每个函数都与 libibverbs 里的同名同版本（qptrace.map），先调真的，再记一行。
  * errno、返回值、参数原样交还：程序看不出中间有人。
  */
+#include "base/verbs_names.h"
 #include "event.h"
 #include "format.h"
 #include "hooks.h"
 #include "objects.h"
 #include "ring.h"
-#include "verbs_names.h"
 #include "writer.h"
 
 #include <errno.h>

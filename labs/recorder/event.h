@@ -18,7 +18,7 @@
 #ifndef RECORDER_EVENT_H
 #define RECORDER_EVENT_H
 
-#include "explain.h"
+#include "explain/explain.h"
 #include "line.h"
 
 #include <stdbool.h>

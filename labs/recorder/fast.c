@@ -9,10 +9,10 @@
  * 于是记录里 post 一定在它的 completion 前面，哪怕收 completion 的是另一个线程。
  */
 #include "event.h"
+#include "explain/qp_table.h"
 #include "format.h"
 #include "hooks.h"
 #include "objects.h"
-#include "qp_table.h"
 #include "ring.h"
 #include "why.h"
 #include "writer.h"

@@ -7,9 +7,9 @@
  */
 #include "format.h"
 
-#include "explain.h"
-#include "qp_table.h"
-#include "verbs_names.h"
+#include "base/verbs_names.h"
+#include "explain/explain.h"
+#include "explain/qp_table.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef RECORDER_FORMAT_H
 #define RECORDER_FORMAT_H
 
-#include "explain.h"
+#include "explain/explain.h"
 #include "line.h"
 #include "objects.h"
 #include "ring.h"

@@ -6,7 +6,7 @@
 #ifndef RECORDER_OBJECTS_H
 #define RECORDER_OBJECTS_H
 
-#include "explain.h"
+#include "explain/explain.h"
 #include "line.h"
 #include "ring.h"
 

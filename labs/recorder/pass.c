@@ -8,7 +8,7 @@
  */
 #include "event.h"
 
-#include "explain.h"
+#include "explain/explain.h"
 
 #include <errno.h>
 

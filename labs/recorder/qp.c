@@ -6,10 +6,10 @@
  * 回了什么、花了多久（解析对端 MAC 要一秒的话，就看得见这一秒）。
  */
 #include "event.h"
+#include "explain/qp_table.h"
 #include "format.h"
 #include "hooks.h"
 #include "objects.h"
-#include "qp_table.h"
 #include "writer.h"
 
 #include <errno.h>

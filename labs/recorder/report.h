@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * report.h - recordings read back: the events of one or two processes on one
+ * base/report.h - recordings read back: the events of one or two processes on one
  * time line, their QPs, and which send caused what.
  *
  * Side 0 is called A, side 1 B. Everything lives until the program ends.

@@ -7,7 +7,7 @@
  */
 #include "report.h"
 
-#include "../../common/report.h"
+#include "base/report.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
  */
 #include "report.h"
 
-#include "../../common/report.h"
-#include "explain.h"
+#include "base/report.h"
+#include "explain/explain.h"
 
 #include <errno.h>
 #include <stdio.h>

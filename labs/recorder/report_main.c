@@ -4,7 +4,7 @@
  */
 #include "report.h"
 
-#include "../../common/report.h"
+#include "base/report.h"
 
 #include <getopt.h>
 #include <stdio.h>

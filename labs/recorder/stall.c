@@ -11,10 +11,10 @@
  */
 #include "stall.h"
 
+#include "base/verbs_names.h"
+#include "explain/qp_table.h"
 #include "format.h"
 #include "objects.h"
-#include "qp_table.h"
-#include "verbs_names.h"
 #include "why.h"
 #include "writer.h"
 

@@ -2,7 +2,7 @@
 /*
  * why.c —— 把记录器知道的交给解释器
  *
- * 解释器（common/explain.h）知道得越多，越能断定：WR 的 lkey 是哪个 MR 的、SGE 在不在
+ * 解释器（common/explain/explain.h）知道得越多，越能断定：WR 的 lkey 是哪个 MR 的、SGE 在不在
  * MR 里、QP 被告知过什么。我们自己的程序把这些一一传给它；别人的程序不会，但记录器都
  * 看见了，替它传。
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * why.h - what the recorder knows, handed to the explainer (explain.h): the
+ * why.h - what the recorder knows, handed to the explainer (explain/explain.h): the
  * request, the memory regions, what the QP was told, and the peer, if that is
  * in this very process. All of it needs the writer's lock: so no QP that is
  * looked at is destroyed meanwhile.

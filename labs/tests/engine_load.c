@@ -10,11 +10,11 @@
  * many requests were refused for the network's sake (they are made again).
  * Exit code: 0 if every read was right in the end, 1 if not.
  */
-#include "crc32c.h"
-#include "deadline.h"
-#include "engine_call.h"
-#include "needle_pattern.h"
-#include "report.h"
+#include "base/crc32c.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "ipc/call.h"
+#include "needle/pattern.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -27,10 +27,9 @@ test_without_the_explainer_every_fault_fails() {
 test_faults_under_the_sanitizers() {
 	local rc=0 all
 	lab_here || return 0
-	mapfile -t all < <(from 'labs/faults/*.c' && from 'common/explain*.c' &&
-		from 'common/qp_table*.c')
+	mapfile -t all < <(from 'labs/faults/*.c' && from 'common/explain/*.c')
 	sanitized "$T/faults" '' "${all[@]}" \
-		common/{verbs_names,failure,report,deadline,device}.c
+		common/base/{verbs_names,failure,report,deadline}.c common/device.c
 	"$T/faults" --list | awk -F'\t' '$2 == "shared" { print $1 }' |
 		xargs labs/lab run --timeout 120 "$T/faults" >"$T/out" 2>&1 || rc=$?
 	assertEquals "$(grep -B9 FAIL "$T/out")$(grep -A20 -E 'Sanitizer|runtime error' "$T/out")" \

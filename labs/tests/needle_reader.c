@@ -15,12 +15,12 @@
  *
  * Prints "N needles, B bytes" and ends with 0 if all is right.
  */
-#include "crc32c.h"
-#include "deadline.h"
-#include "needle_catalog.h"
-#include "needle_pattern.h"
+#include "base/crc32c.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "needle/catalog.h"
+#include "needle/pattern.h"
 #include "rdma_common.h"
-#include "report.h"
 
 #include <errno.h>
 #include <getopt.h>

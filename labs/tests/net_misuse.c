@@ -7,7 +7,7 @@
  * 一个检查若从未报过警，就不知道它会不会报警。收发两端在同一个线程里，只用 v8 的表；
  * 除了点名的那个错误，其余都守规矩：没有 MISTAKE（"none"）时必须平安结束。
  */
-#include "nccl_net.h"
+#include "tcpx/nccl_net.h"
 
 #include <dlfcn.h>
 #include <stdalign.h>

@@ -7,7 +7,7 @@
 #ifndef TESTS_NET_SHIM_H
 #define TESTS_NET_SHIM_H
 
-#include "nccl_net.h"
+#include "tcpx/nccl_net.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -114,7 +114,7 @@ static int is(const char *item, const char *name)
 	return !strncmp(item, name, n) && (!item[n] || strchr(",=", item[n]));
 }
 
-/* needle_catalog.h 说的那样；全部 needle 都在 volume 9，cookie 是 7。*/
+/* needle/catalog.h 说的那样；全部 needle 都在 volume 9，cookie 是 7。*/
 static int put_catalog(struct talk *t, const char *item)
 {
 	if (is(item, "catalog")) {

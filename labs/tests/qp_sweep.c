@@ -14,8 +14,8 @@
  * 要让“EINVAL”只可能来自状态机的表，其余一切都必须是对的：所以每个属性都填合法的
  * 值，AV 指向自己（路由与邻居必然成立），QP 先去一次 INIT 让 uverbs 记住 port。
  */
-#include "explain_rxe.h"
-#include "qp_table.h"
+#include "explain/qp_table.h"
+#include "explain/rxe.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -7,8 +7,8 @@
 #ifndef TESTS_TAG_PAIR_H
 #define TESTS_TAG_PAIR_H
 
-#include "deadline.h"
-#include "tag_parts.h"
+#include "base/deadline.h"
+#include "tag/parts.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -12,8 +12,8 @@
  * 最后一行：比较了多少串、多少次配对。0 都相同，1 有不同（说出 seed 与第几步），2 用法
  * 不对，77 UCX 起不来。
  */
-#include "arguments.h"
-#include "tag_match.h"
+#include "base/arguments.h"
+#include "tag/match.h"
 
 #include <errno.h>
 #include <getopt.h>

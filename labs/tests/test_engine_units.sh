@@ -9,11 +9,11 @@
 read -ra MSGPACK <<<"$(make -s print-MSGPACK)" # its name differs by release
 LIBS=("-Wl,--as-needed" "${MSGPACK[@]}" -ljansson -luuid -lcrypto -libverbs)
 declare -A PARTS=(
-	[engine_frame]='engine_frame'
-	[engine_proto]='engine_frame engine_scan engine_proto engine_decode'
-	[engine_session]='engine_session engine_buffer engine_auth engine_proto
-		engine_frame timers deadline report failure explain explain_switch explain_net
-		explain_verbs qp_table qp_table_data'
+	[engine_frame]=ipc/stream
+	[engine_proto]='ipc/stream ipc/scan ipc/proto ipc/decode'
+	[engine_session]='engine/session engine/buffer engine/auth ipc/proto ipc/stream
+		base/timers base/deadline base/report base/failure explain/explain
+		explain/switch explain/net explain/verbs explain/qp_table explain/qp_table_data'
 )
 declare -A ARGUMENT=(
 	[engine_proto]=labs/tests/engine_frames # recorded frames

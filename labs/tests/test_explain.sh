@@ -94,9 +94,9 @@ test_switch_in_a_program() {
 # Doubles answer for the devices that are not here; ASan and UBSan watch.
 test_judgement_without_a_device() {
 	local out rc=0 judges
-	mapfile -t judges < <(from 'common/explain*.c' && from 'common/qp_table*.c')
+	mapfile -t judges < <(from 'common/explain/*.c')
 	sanitized "$T/unit" labs/tests/unit_explain.c "${judges[@]}" \
-		common/{failure,report,verbs_names}.c
+		common/base/{failure,report,verbs_names}.c
 	out=$("$T/unit" 2>"$T/err") || rc=$?
 	assertEquals "$(grep -v '^ok ' <<<"$out")$(grep -v '^error: call()' "$T/err")" \
 		0 "$rc"

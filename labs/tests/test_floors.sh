@@ -6,87 +6,9 @@
 # shellcheck source=labs/tests/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# The files of common/ from the ground up, and who among the lessons may use
-# them: 0 all, N those from lesson N on, - none (only server and client).
-FLOORS='
-deadline  0
-report    0
-failure   0
-arguments 0
-array 0
-verbs_names 0
-qp_table_data 0
-qp_table  0
-explain_switch 0
-explain_rxe 0
-explain   0
-explain_net 0
-explain_peer 0
-explain_path 0
-explain_status 0
-explain_verbs 0
-explain_request 0
-explain_post 0
-explain_modify_qp 0
-explain_accepted 0
-explain_wc 0
-explain_silence 0
-explain_grh 0
-lesson    0
-pattern   0
-task      8
-room      8
-device    1
-resources 2
-qp_state  3
-tcp_sync  4
-transfer  5
-tag_match 8
-tag_link  8
-tag_rendezvous 8
-tag_flow  8
-tag_silence 8
-tag_channel 8
-json_line -
-laps      -
-net_plugin 6
-tcpx      6
-tcpx_exchange 6
-tcpx_flow 6
-tcpx_session 6
-measure   -
-options   -
-outcome   -
-tcpx_options -
-ucx_peer_info 8
-ucx_worker 8
-ucx_message 8
-ucx_endpoint 8
-echo      -
-crc32c    9
-needle_format 9
-needle_store 9
-needle_writer 9
-needle_pattern -
-needle_catalog 9
-timers    9
-event_loop 9
-engine_frame 9
-engine_scan 9
-engine_proto 9
-engine_decode 9
-engine_auth 9
-engine_buffer 9
-engine_session 9
-remote_read 9
-engine_link 9
-engine_failure 9
-engine_socket 9
-engine_ipc 9
-engine_read 9
-engine_service 9
-engine_call 9
-'
+# The rooms from the ground up, and who among the lessons may use them: 0 all, N
+# those from lesson N on, - none (only server and client).
+FLOORS=$(awk -F'[ |`]+' '/^\| `[a-z_]+` \| ([0-9]+|-) \|/ { print $2, $3 }' CLAUDE.md)
 
 oneTimeSetUp() {
 	made=0
@@ -138,9 +60,15 @@ function group_of(object, part) {
 	return part[1] == "lessons" ? part[1] "/" part[2] : part[1]
 }
 
-function name_of(object) {
-	sub(/.*\//, "", object)
-	sub(/\.o$/, "", object)
+# Where an object of common/ is: in a folder, or a stage itself.
+function room_of(object) {
+	sub(/^common\//, "", object)
+	sub(/(\/.*|\.o)$/, "", object)
+	return object
+}
+
+function folder_of(object) {
+	sub(/\/[^\/]*$/, "", object)
 	return object
 }
 
@@ -155,7 +83,8 @@ function violation(text, next_step) { print text ". " next_step "." }
 		used[uses] = $2
 	} else if ($3 ~ /^[A-Zu]$/) {
 		group = group_of(object)
-		if (group == "common") {
+		in_folder[folder_of(object), $2] = object
+		if (group == "common" || object == "lessons/lesson.o") {
 			owner[$2] = object
 		} else {
 			owns[group, $2] = 1
@@ -174,12 +103,12 @@ function common_uses(object, symbol, name, other) {
 				"Move the function into common/")
 		return
 	}
-	name = name_of(object)
-	other = name_of(owner[symbol])
+	name = room_of(object)
+	other = room_of(owner[symbol])
 	if (name in floor && other in floor && floor[other] > floor[name])
-		violation(object " (floor " floor[name] ") uses " symbol \
-			" of " owner[symbol] " (floor " floor[other] ")",
-			"Move one of them: a floor stands on lower ones only")
+		violation(object " uses " symbol " of " owner[symbol] \
+			", which stands on it or above",
+			"Move one of them: see the rooms in CLAUDE.md")
 }
 
 function lesson_uses(object, symbol, number, name) {
@@ -187,7 +116,7 @@ function lesson_uses(object, symbol, number, name) {
 	number = object
 	sub(/^lessons\//, "", number)
 	number += 0
-	name = name_of(owner[symbol])
+	name = room_of(owner[symbol])
 	if (name in stage && (stage[name] == "-" || stage[name] > number))
 		violation(object " uses " symbol " of " owner[symbol] ", " \
 			(stage[name] == "-" ? "which is for programs only" : \
@@ -203,13 +132,41 @@ function others_use(object, symbol, group, list, n, i, foreign) {
 		"Move what both need into common/")
 }
 
+# Files of one folder that need each other, however far around.
+function learn_neighbour(object, symbol, other) {
+	if (!((folder_of(object), symbol) in in_folder)) return
+	other = in_folder[folder_of(object), symbol]
+	if (other != object && !((object, other) in needs)) {
+		needs[object, other] = symbol
+		neighbours[object] = neighbours[object] " " other
+	}
+}
+
+function walk(object, trail, list, n, i, at, steps, part) {
+	if (object in done) return
+	at = index(trail " ", " " object " ")
+	if (at) {
+		trail = substr(trail, at + 1) " " object
+		n = split(trail, part, " ")
+		for (i = 1; i < n; i++)
+			steps = steps (i > 1 ? ", " : "") part[i] " needs " \
+				needs[part[i], part[i + 1]] " of " part[i + 1]
+		violation("a circle: " steps, "Move what both need to a third")
+		return
+	}
+	n = split(neighbours[object], list, " ")
+	for (i = 1; i <= n; i++) walk(list[i], trail " " object)
+	done[object] = 1
+}
+
 END {
 	for (i = 1; i <= count; i++)
 		if (group_of(objects[i]) == "common" &&
-		    !(name_of(objects[i]) in floor))
+		    !(room_of(objects[i]) in floor))
 			violation(objects[i] " has no floor",
-				"Give it one in labs/tests/test_floors.sh")
+				"Give its room a row in CLAUDE.md")
 	for (i = 1; i <= uses; i++) {
+		learn_neighbour(user[i], used[i])
 		group = group_of(user[i])
 		if (group == "common") {
 			common_uses(user[i], used[i])
@@ -218,18 +175,22 @@ END {
 		if (group ~ /^lessons/) lesson_uses(user[i], used[i])
 		if (group != "labs") others_use(user[i], used[i], group)
 	}
+	for (i = 1; i <= count; i++) walk(objects[i], "")
 }'
 
-# planted PATH CODE: what check_floors says of the real objects with one more,
-# compiled from CODE, at PATH (or instead of the one there).
+# planted PATH CODE…: what check_floors says of the real objects with more of
+# them, compiled from CODE, at PATH (or instead of the one there).
 planted() {
 	local object
 	while read -r object; do
 		mkdir -p "$T/o/$(dirname "$object")"
 		cp "$B/$object" "$T/o/$object"
 	done <"$B/floors.objects"
-	mkdir -p "$T/o/$(dirname "$1")"
-	echo "$2" | ${CC:-cc} -x c -c -o "$T/o/$1" - || fail "cannot compile $2"
+	while (($#)); do
+		mkdir -p "$T/o/$(dirname "$1")"
+		echo "$2" | ${CC:-cc} -x c -c -o "$T/o/$1" - || fail "cannot compile $2"
+		shift 2
+	done
 	(cd "$T/o" && find . -name '*.o' | sed 's/^..//') >"$T/objects"
 	check_floors "$T/o" <"$T/objects"
 }
@@ -237,36 +198,65 @@ planted() {
 test_the_tree_is_built() {
 	assertEquals "$make_says" 0 "$made"
 	assertEquals 'each source of common/ has an object' \
-		"$(cd common && printf '%s\n' *.c | sed 's/c$/o/')" \
-		"$(sed -n 's/^common.//p' "$B/floors.objects")"
+		"$(find common -name '*.c' | sed 's/c$/o/' | sort)" \
+		"$(grep '^common/' "$B/floors.objects")"
 	assertTrue 'no libraries found' "grep -qx ibv_create_qp $B/floors.libs"
-	local lesson
-	for lesson in lessons/[0-9]*/; do
-		[[ -n $(find "$lesson" -maxdepth 1 -name '*.c') ]] || continue
-		assertTrue "no object of $lesson" \
-			"grep -q ^$lesson $B/floors.objects"
+	local folder
+	for folder in lessons/[0-9]*/; do
+		[[ -n $(find "$folder" -maxdepth 1 -name '*.c') ]] || continue
+		assertTrue "no object of $folder" \
+			"grep -q '^$folder' $B/floors.objects"
 	done
+}
+
+test_rooms_are_those_of_the_table() {
+	assertEquals "$(find common -mindepth 1 -maxdepth 1 '(' -type d -o -name '*.c' ')' \
+		-printf '%f\n' | sed 's/\.c$//' | sort)" \
+		"$(cut -d' ' -f1 <<<"$FLOORS" | sort)"
 }
 
 test_floors_of_this_tree() {
 	assertEquals '' "$(check_floors "$B" <"$B/floors.objects")"
 }
 
-test_common_uses_a_higher_floor() {
-	assert_in "$(planted common/report.o \
+test_a_room_looks_up() {
+	assert_in "$(planted common/base/report.o \
 		'void connect_qp(void); void report_step(void) { connect_qp(); }')" \
-		'^common/report.o \(floor 2\) uses connect_qp of common/tcp_sync.o'
+		'^common/base/report.o uses connect_qp of common/tcp_sync.o, which stands'
 }
 
-test_common_uses_a_lower_floor() {
-	assertEquals '' "$(planted common/outcome.o \
-		'void connect_qp(void); void receive_message(void) { connect_qp(); }
-		 void send_message(void) {} void report_outcome(void) {}')"
+test_a_stage_looks_up() {
+	assert_in "$(planted common/device.o \
+		'void post_send(void); void rdma_list_devices(void) { post_send(); }')" \
+		'^common/device.o uses post_send of common/transfer.o, which stands'
 }
 
-test_common_file_without_a_floor() {
-	assert_in "$(planted common/attic.o 'int attic;')" \
-		'^common/attic.o has no floor. Give it one'
+# Two rooms that need each other: one of the two looks up.
+test_a_circle_of_rooms() {
+	assert_in "$(planted common/ipc/more.o \
+		'void theirs(void); void ours(void) { theirs(); }' \
+		common/engine/more.o 'void ours(void); void theirs(void) { ours(); }')" \
+		'^common/ipc/more.o uses theirs of common/engine/more.o, which stands'
+}
+
+test_a_circle_of_files() {
+	local out
+	out=$(planted common/tag/one.o 'void two(void); void one(void) { two(); }' \
+		common/tag/two.o 'void three(void); void two(void) { three(); }' \
+		common/tag/three.o 'void one(void); void three(void) { one(); }')
+	assert_in "$out" '^a circle: .*common/tag/one.o needs two of common/tag/two.o'
+	assert_in "$out" 'common/tag/three.o needs one of common/tag/one.o'
+	assertEquals 'said once' 1 "$(wc -l <<<"$out")"
+}
+
+test_a_room_stands_on_lower_ones() {
+	assertEquals '' "$(planted common/pair/more.o \
+		'void connect_qp(void); void more(void) { connect_qp(); }')"
+}
+
+test_a_room_without_a_floor() {
+	assert_in "$(planted common/attic/box.o 'int box;')" \
+		'^common/attic/box.o has no floor. Give its room a row'
 }
 
 test_lesson_uses_a_later_stage() {
@@ -284,10 +274,9 @@ test_lesson_uses_its_own_stage() {
 }
 
 test_common_uses_the_server() {
-	planted server/more.o 'void serve(void) {}' >/dev/null
-	assert_in "$(planted common/report.o \
-		'void serve(void); void report_step(void) { serve(); }')" \
-		'^common/report.o uses serve, which server/more.o defines'
+	assert_in "$(planted server/more.o 'void serve(void) {}' common/base/more.o \
+		'void serve(void); void more(void) { serve(); }')" \
+		'^common/base/more.o uses serve, which server/more.o defines'
 }
 
 # Lessons, server and client stand on common and not on each other, or on labs.
@@ -301,8 +290,8 @@ test_neighbours_use_each_other() {
 			"^$user uses tool, which labs/tool/tool.o defines"
 	done
 	rm -f "$T/o/"*/more.o
-	planted lessons/01-device-open/more.o 'void more(void) {}' >/dev/null
-	assert_in "$(planted lessons/02-pd-mr-cq-qp/use.o \
+	assert_in "$(planted lessons/01-device-open/more.o 'void more(void) {}' \
+		lessons/02-pd-mr-cq-qp/use.o \
 		'void more(void); void use(void) { more(); }')" \
 		'^lessons/02-.* uses more, which lessons/01-'
 }
@@ -310,9 +299,8 @@ test_neighbours_use_each_other() {
 # A recorder that wraps a library's function, and helpers of the same name in
 # two programs, are no violation.
 test_what_is_no_violation() {
-	planted labs/qptrace/wrap.o 'void ibv_create_qp(void) {}' >/dev/null
-	planted server/more.o 'void helper(void) {}' >/dev/null
-	assertEquals '' "$(planted lessons/05-send-recv/more.o \
+	assertEquals '' "$(planted labs/qptrace/wrap.o 'void ibv_create_qp(void) {}' \
+		server/more.o 'void helper(void) {}' lessons/05-send-recv/more.o \
 		'void ibv_create_qp(void); void helper(void) {}
 		 void more(void) { ibv_create_qp(); }')"
 	assertEquals '' "$(planted lessons/05-send-recv/use.o \

@@ -9,7 +9,7 @@
 # shellcheck source=labs/tests/guest.sh
 . "$ROOT/labs/tests/guest.sh"
 
-DATA=$SOURCES/common/qp_table_data.c
+DATA=$SOURCES/common/explain/qp_table_data.c
 STATES='RESET INIT RTR RTS SQD SQE ERR'
 TYPES='RC UC UD XRC_INI XRC_TGT'
 
@@ -20,9 +20,9 @@ oneTimeSetUp() {
 	export SWEEP=$sweep/qp_sweep
 	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/sweep.o" labs/tests/qp_sweep.c
 	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/table.o" \
-		"$SOURCES/common/qp_table.c"
+		"$SOURCES/common/explain/qp_table.c"
 	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/rxe.o" \
-		"$SOURCES/common/explain_rxe.c"
+		"$SOURCES/common/explain/rxe.c"
 	build_sweep "$SWEEP" "$DATA" || fail "cannot build qp_sweep"
 }
 

@@ -11,8 +11,8 @@
 
 # build_property MATCHER OUTPUT: the comparison with UCX, around that matcher
 build_property() {
-	compile "$2" labs/tests/tag_property.c "$1" common/arguments.c \
-		common/report.c -lucp -lucs 2>"$T/cc.err"
+	compile "$2" -Icommon/tag labs/tests/tag_property.c "$1" common/base/arguments.c \
+		common/base/report.c -lucp -lucs 2>"$T/cc.err"
 }
 
 # property OUTPUT-NAME ARG…: $said and $rc
@@ -23,7 +23,7 @@ property() {
 
 test_the_matcher_does_what_ucx_does() {
 	local seed=${TAG_SEED:-$RANDOM}
-	build_property common/tag_match.c "$T/property" ||
+	build_property common/tag/match.c "$T/property" ||
 		fail "$(cat "$T/cc.err")"
 	# rendezvous from 150 bytes, then everything eager, then over shared memory
 	property "$T/property" --sequences 20000 --seed "$seed"
@@ -40,7 +40,7 @@ test_the_matcher_does_what_ucx_does() {
 }
 
 test_the_comparison_says_what_is_wrong_with_its_arguments() {
-	build_property common/tag_match.c "$T/property"
+	build_property common/tag/match.c "$T/property"
 	for wrong in --sequences=0 --sequences=x --seed=-1 --ops=1 --ops=99 more \
 		--nonsense; do
 		property "$T/property" "$wrong"
@@ -52,8 +52,8 @@ test_the_comparison_says_what_is_wrong_with_its_arguments() {
 
 # planted NAME FUNCTION SED: a fault in one function of the matcher must be seen.
 planted() {
-	sed "/^[a-z].*$2(/,/^}/ $3" common/tag_match.c >"$T/$1.c"
-	assertFalse "$1 changes nothing" "cmp -s common/tag_match.c $T/$1.c"
+	sed "/^[a-z].*$2(/,/^}/ $3" common/tag/match.c >"$T/$1.c"
+	assertFalse "$1 changes nothing" "cmp -s common/tag/match.c $T/$1.c"
 	build_property "$T/$1.c" "$T/$1" || fail "$1: $(cat "$T/cc.err")"
 	property "$T/$1" --sequences 10000
 	assertEquals "$1: $said" 1 "$rc"

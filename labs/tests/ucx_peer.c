@@ -9,9 +9,9 @@
  * （最多 20 秒）：对方应当自己断开，而不是跟着一起挂住。退出码：0 对方断开了；1 没有，
  * 或没能走到那一步；SIGKILL：坏事就是死。
  */
-#include "deadline.h"
-#include "report.h"
-#include "ucx_endpoint.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "ucx/endpoint.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
  * unit_engine_frame.c - framing over a socket pair: however the bytes arrive, the
  * messages are the same; and whatever a length claims, the buffers stay small.
  */
-#include "engine_frame.h"
+#include "ipc/stream.h"
 #include "unit.h"
 
 #include <endian.h>

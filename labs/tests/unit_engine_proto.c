@@ -6,7 +6,7 @@
  *
  *	unit_engine_proto DIR	(the folder with NNN-req.bin and NNN-rsp.bin)
  */
-#include "engine_proto.h"
+#include "ipc/proto.h"
 #include "unit.h"
 
 #include <errno.h>

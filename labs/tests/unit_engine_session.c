@@ -3,9 +3,9 @@
  * unit_engine_session.c - timers, sessions, their memory and the token; without
  * RDMA (nothing is registered).
  */
-#include "deadline.h"
-#include "engine_auth.h"
-#include "engine_session.h"
+#include "base/deadline.h"
+#include "engine/auth.h"
+#include "engine/session.h"
 #include "unit.h"
 
 #include <errno.h>

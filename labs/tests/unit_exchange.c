@@ -5,10 +5,10 @@
  * 对端的全部字节事先放进 socketpair 的另一头，于是每个字节边界、每种坏值都能在
  * 毫秒内试遍。成功打印每项的名字并以 0 退出；失败时说出是哪一次。
  */
-#include "deadline.h"
-#include "qp_table.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "explain/qp_table.h"
 #include "rdma_common.h"
-#include "report.h"
 
 #include <errno.h>
 #include <locale.h>

@@ -7,7 +7,7 @@
  * 测试写在 world 里。测的只是“已知这些事实时，说出的原因对不对”；事实本身是不是这
  * 样，由 labs/faults 在真的 rxe 上证明。
  */
-#include "explain.h"
+#include "explain/explain.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -9,11 +9,11 @@
  * This program's own pwrite, fdatasync and ftruncate stand before libc's: they
  * note what is written in which order, and fail when told to.
  */
-#include "crc32c.h"
-#include "deadline.h"
-#include "needle_catalog.h"
-#include "needle_pattern.h"
-#include "needle_store.h"
+#include "base/crc32c.h"
+#include "base/deadline.h"
+#include "needle/catalog.h"
+#include "needle/pattern.h"
+#include "needle/store.h"
 
 #include <endian.h>
 #include <errno.h>

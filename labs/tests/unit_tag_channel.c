@@ -7,10 +7,10 @@
  * 一个进程里两端，A 在一个设备上、B 在另一个上，包真的走过网线。每个 TEST 都新建一对
  * channel，做完收掉。每条消息的每个字节都核对。失败说出是哪一行；最后一行数一数。
  */
-#include "deadline.h"
-#include "report.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "tag/parts.h"
 #include "tag_pair.h"
-#include "tag_parts.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -5,9 +5,9 @@
  * 期望值由 Python 3 算出：hashlib.sha1(repr(args).encode()).hexdigest()[:16]，以及
  * repr(bytes)。
  */
-#include "deadline.h"
-#include "task.h"
-#include "ucx_peer_info.h"
+#include "base/deadline.h"
+#include "base/task.h"
+#include "ucx/peer_info.h"
 
 #include <errno.h>
 #include <stdio.h>

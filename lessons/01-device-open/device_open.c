@@ -5,10 +5,10 @@
  * 先把系统里所有 RDMA 设备、port 和 GID 列出来（相当于一个迷你 ibv_devinfo），
  * 再让 common/device.c 按它的规则挑一个，并说明挑中的是什么。
  */
-#include "explain.h"
-#include "failure.h"
-#include "lesson.h"
-#include "report.h"
+#include "../lesson.h"
+#include "base/failure.h"
+#include "base/report.h"
+#include "explain/explain.h"
 
 #include <errno.h>
 #include <net/if.h>

@@ -5,11 +5,11 @@
  * 建好四种对象，看清每一个的“身份证号”（lkey/rkey、QPN）和实际得到的容量，再按
  * 相反的次序拆掉。--break 演示两种最常见的错误：权限组合不合法、拆的次序不对。
  */
-#include "explain.h"
-#include "failure.h"
-#include "lesson.h"
-#include "qp_table.h"
-#include "report.h"
+#include "../lesson.h"
+#include "base/failure.h"
+#include "base/report.h"
+#include "explain/explain.h"
+#include "explain/qp_table.h"
 
 #include <errno.h>
 #include <stdlib.h>

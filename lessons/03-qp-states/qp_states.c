@@ -10,10 +10,10 @@
  * 为了不依赖第 4 课的 TCP 交换，这里让 QP 与它自己相连：对端的 QPN、PSN、GID
  * 就是自己的。RC 允许这样做，包在 rxe 驱动里就折返了。
  */
-#include "explain.h"
-#include "lesson.h"
-#include "qp_table.h"
-#include "report.h"
+#include "../lesson.h"
+#include "base/report.h"
+#include "explain/explain.h"
+#include "explain/qp_table.h"
 
 #include <errno.h>
 #include <spawn.h>

@@ -6,11 +6,11 @@
  * 它，而是“手工”扮演对端：把收到的每个字节按字段打印出来，再亲手写回应答。最后两边
  * 的 QP 真的都到了 RTS——说明线上的字节就是这些，没有别的。
  */
-#include "deadline.h"
-#include "failure.h"
-#include "lesson.h"
-#include "qp_table.h"
-#include "report.h"
+#include "../lesson.h"
+#include "base/deadline.h"
+#include "base/failure.h"
+#include "base/report.h"
+#include "explain/qp_table.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

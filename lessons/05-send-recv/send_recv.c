@@ -6,9 +6,9 @@
  * 这一件事，并把每个 completion（struct ibv_wc）的字段打印出来。跨进程的完整版本
  * 就是 rdma_server 与 rdma_client。
  */
-#include "explain.h"
-#include "lesson.h"
-#include "report.h"
+#include "../lesson.h"
+#include "base/report.h"
+#include "explain/explain.h"
 
 #include <errno.h>
 #include <string.h>

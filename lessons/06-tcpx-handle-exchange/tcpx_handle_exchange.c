@@ -4,12 +4,12 @@
  *
  * 两端放在同一个进程里，直接从插件的函数表里调用，一次一步，把每一步的 rc 与指针都打印
  * 出来：哪一次是“还没好，再来”，哪一次才是真的。跨进程的完整版本——handle 走 TCP、
- * 期限、应用层确认——是 build/test_connection，也就是 common/tcpx_session.c。
+ * 期限、应用层确认——是 build/test_connection，也就是 common/tcpx/session.c。
  */
-#include "deadline.h"
-#include "lesson.h"
-#include "report.h"
-#include "tcpx_session.h"
+#include "../lesson.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "tcpx/session.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -7,13 +7,13 @@
  * 走一遍 SQD：发送队列可以停下来，而连接还在。
  *
  * --break 种下的都是 ibv_modify_qp 的错误：内核的回答只有一个 EINVAL，原因由
- * common/explain.h 说出来。
+ * common/explain/explain.h 说出来。
  */
-#include "deadline.h"
-#include "explain.h"
-#include "lesson.h"
-#include "qp_table.h"
-#include "report.h"
+#include "../lesson.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "explain/explain.h"
+#include "explain/qp_table.h"
 
 #include <errno.h>
 #include <string.h>

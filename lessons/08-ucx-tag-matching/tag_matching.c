@@ -9,10 +9,10 @@
  * --break 种下的错误大多不会让任何一个 verb 失败：tag 与 mask 是程序自己的约定，配错了，
  * 数据就静悄悄地进了别人的 buffer，或者永远等下去。
  */
-#include "deadline.h"
-#include "lesson.h"
-#include "report.h"
-#include "tag_channel.h"
+#include "../lesson.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "tag/channel.h"
 
 #include <errno.h>
 #include <stdio.h>

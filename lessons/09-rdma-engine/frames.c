@@ -5,8 +5,8 @@
  * 这里不需要 RDMA 设备，也不需要 engine：engine_stream 的两端在一个进程里，中间是一对
  * 连着的 Unix socket。
  */
-#include "deadline.h"
-#include "report.h"
+#include "base/deadline.h"
+#include "base/report.h"
 #include "walk.h"
 
 #include <endian.h>

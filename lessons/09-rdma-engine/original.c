@@ -5,10 +5,10 @@
  * 每条都在同一条连接上：前一条若弄坏了什么，后一条就会露馅。原版怎样回答，见这一课的
  * README；这里印的都是真的回答。
  */
-#include "crc32c.h"
-#include "deadline.h"
-#include "engine_session.h"
-#include "report.h"
+#include "base/crc32c.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "engine/session.h"
 #include "walk.h"
 
 #include <endian.h>

@@ -9,8 +9,8 @@
  *
  * 三个角色是三个进程，因为这一课的要点都在进程的边界上：字节流、地址、fd、谁的 CPU。
  */
-#include "deadline.h"
-#include "report.h"
+#include "base/deadline.h"
+#include "base/report.h"
 #include "walk.h"
 
 #include <errno.h>

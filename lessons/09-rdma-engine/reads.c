@@ -2,17 +2,17 @@
 /*
  * reads.c —— 亲手当一回 engine：连上存储节点，拿到目录，然后只有单边的 READ
  *
- * 连接用的是第 1 到 4 阶段，目录走的是第 4 阶段那条 TCP；READ 交给 common/remote_read.c，
+ * 连接用的是第 1 到 4 阶段，目录走的是第 4 阶段那条 TCP；READ 交给 common/engine/remote_read.c，
  * 或者（--break）用第 5 阶段的 post_read() 一个一个地犯错。
  */
-#include "crc32c.h"
-#include "deadline.h"
-#include "engine_buffer.h"
-#include "explain.h"
-#include "needle_catalog.h"
-#include "qp_table.h"
-#include "remote_read.h"
-#include "report.h"
+#include "base/crc32c.h"
+#include "base/deadline.h"
+#include "base/report.h"
+#include "engine/buffer.h"
+#include "engine/remote_read.h"
+#include "explain/explain.h"
+#include "explain/qp_table.h"
+#include "needle/catalog.h"
 #include "walk.h"
 
 #include <errno.h>

@@ -6,10 +6,10 @@
  *	MapBuffer     memfd 的 fd 随一条消息过来（SCM_RIGHTS），映射它
  *	CompleteRead  用完了；两边对一对长度与 CRC
  */
-#include "crc32c.h"
-#include "deadline.h"
-#include "engine_session.h"
-#include "report.h"
+#include "engine/session.h"
+#include "base/crc32c.h"
+#include "base/deadline.h"
+#include "base/report.h"
 #include "walk.h"
 
 #include <endian.h>

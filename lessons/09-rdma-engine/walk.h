@@ -13,8 +13,8 @@
 #ifndef LESSON_09_WALK_H
 #define LESSON_09_WALK_H
 
-#include "engine_call.h"
-#include "lesson.h"
+#include "../lesson.h"
+#include "ipc/call.h"
 
 #include <sys/types.h>
 

@@ -6,7 +6,7 @@
  * the decoder takes for a message must survive being written and read again:
  * the second writing gives the same bytes as the first.
  */
-#include "engine_proto.h"
+#include "ipc/proto.h"
 
 #include <stdlib.h>
 #include <string.h>

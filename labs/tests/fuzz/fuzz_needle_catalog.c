@@ -3,9 +3,9 @@
  * fuzz_needle_catalog.c - any bytes as what a storage node sends after the
  * handshake. As it is, and with the checksum at the end put right.
  */
-#include "crc32c.h"
-#include "deadline.h"
-#include "needle_catalog.h"
+#include "base/crc32c.h"
+#include "base/deadline.h"
+#include "needle/catalog.h"
 
 #include <endian.h>
 #include <stdbool.h>

@@ -6,7 +6,7 @@
  * No mutation guesses a CRC-32C, so each input is tried twice: as it is, and
  * with all checksums that can be reached put right.
  */
-#include "needle_format.h"
+#include "needle/format.h"
 
 #include <stdlib.h>
 #include <string.h>

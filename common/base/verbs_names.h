@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * verbs_names.h - verbs' numbers as a person reads them. The names of states,
+ * types and attributes are in explain/qp_table.h, those of completions in explain/explain.h.
+ */
+#ifndef BASE_VERBS_NAMES_H
+#define BASE_VERBS_NAMES_H
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+/* Bytes of an enum ibv_mtu value, 0 if it is none. */
+unsigned int mtu_bytes(enum ibv_mtu mtu);
+
+/* @gid as "::ffff:10.99.0.1"; @out: GID_TEXT_SIZE bytes. Returns @out. */
+#define GID_TEXT_SIZE 46
+const char *gid_text(char *out, const uint8_t gid[16]);
+
+/* "SEND", "RDMA_WRITE_WITH_IMM", ... of an enum ibv_wr_opcode, or "UNKNOWN". */
+const char *wr_opcode_name(unsigned int opcode);
+
+#endif

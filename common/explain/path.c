@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+/*
+ * path.c —— 地址检查：INIT→RTR（和 ibv_create_ah）里与 QP 无关的那一半
+ *
+ * RoCE v2 的包要有源和目的 MAC、IP。内核在 RTR 时就把它们定下来：
+ *
+ *	sgid_index ──GID 表──> 我的 IP 与网卡 ──路由──> 下一跳 ──ARP/ND──> MAC
+ *	  空：ENODATA            down：ENETUNREACH         没人应：ETIMEDOUT
+ *
+ * 每一段失败都有自己的 errno，可是同一个 errno 往往对应几种情形。这里把当时那几个
+ * 问题再问内核一遍（路由表、邻居表、网卡状态），答案能分出来的就分出来。
+ */
+#include "parts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_GIDS 256 /* sgid_index 只有 8 位 */
+
+struct path {
+	struct ibv_context *context;
+	const struct ibv_ah_attr *ah;
+	const union ibv_gid *to;
+	char to_text[GID_TEXT_SIZE], my_text[GID_TEXT_SIZE];
+	union ibv_gid mine;
+	bool mine_known; /* the slot could be read, and is not empty */
+	struct net_device device;
+	struct net_route route;	 /* by the GID's own network device */
+	struct net_route chosen; /* as the routing table would choose */
+};
+
+static bool is_roce(struct ibv_context *context, uint8_t port)
+{
+	struct ibv_port_attr attr;
+
+	return !ibv_query_port(context, port, &attr) &&
+	       attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+}
+
+static struct path look_at(struct ibv_context *context,
+			   const struct ibv_ah_attr *ah)
+{
+	struct path p = { .context = context, .ah = ah, .to = &ah->grh.dgid };
+
+	p.mine_known = !ibv_query_gid(context, ah->port_num, ah->grh.sgid_index,
+				      &p.mine) &&
+		       !gid_is_zero(&p.mine);
+	gid_text(p.to_text, p.to->raw);
+	gid_text(p.my_text, p.mine.raw);
+	return p;
+}
+
+static void look_at_network(struct path *p)
+{
+	p->device = net_device_of_gid(p->context, p->ah->port_num,
+				      p->ah->grh.sgid_index);
+	p->route = net_route_to(p->to, p->device.index);
+	p->chosen = net_route_to(p->to, 0);
+}
+
+static void see_path(struct explanation *why, const struct path *p)
+{
+	if (p->mine_known)
+		also_seen(why, "my GID: slot %u, %s, on %s (%s, %s)",
+			  p->ah->grh.sgid_index, p->my_text,
+			  p->device.name[0] ? p->device.name
+					    : "no network device",
+			  p->device.up ? "up" : "down",
+			  p->device.carrier ? "carrier" : "no carrier");
+	also_seen(why, "the peer's GID: %s", p->to_text);
+}
+
+/* GID 表里哪些槽位是满的：选错了的人最想知道这个。*/
+static void see_filled_slots(struct explanation *why, struct path *p)
+{
+	struct ibv_gid_entry *table = calloc(MOST_GIDS, sizeof(*table));
+	char gid[GID_TEXT_SIZE];
+	ssize_t n;
+
+	if (!table)
+		return;
+	n = ibv_query_gid_table(p->context, table, MOST_GIDS, 0);
+	for (ssize_t i = 0; i < n && i < 8; i++)
+		if (table[i].port_num == p->ah->port_num)
+			also_seen(why, "slot %u: %s, %s", table[i].gid_index,
+				  gid_text(gid, table[i].gid.raw),
+				  table[i].gid_type == IBV_GID_TYPE_ROCE_V2
+					  ? "RoCE v2"
+				  : table[i].gid_type == IBV_GID_TYPE_ROCE_V1
+					  ? "RoCE v1"
+					  : "IB");
+	free(table);
+}
+
+static struct explanation empty_slot(struct path *p)
+{
+	struct explanation why = because(
+		"gid-slot-empty",
+		"choose a filled RoCE v2 slot of the GID table, by type and "
+		"address and not by number: the numbers change",
+		"slot %u of the GID table is empty", p->ah->grh.sgid_index);
+
+	see_filled_slots(&why, p);
+	return why;
+}
+
+/* ENETUNREACH 只有两种来历，而网卡是不是 down 一问便知。*/
+static struct explanation unreachable(struct path *p)
+{
+	struct explanation why;
+
+	look_at_network(p);
+	if (p->device.index && !p->device.up)
+		why = because("netdev-down",
+			      "set it up (ip link set DEVICE up), then bring "
+			      "all its QPs up again from RESET",
+			      "the network device %s behind my GID is down",
+			      p->device.name);
+	else
+		why = because("no-ipv6-route",
+			      "compare with `ip -6 route get ADDRESS`; use "
+			      "GIDs of one network, or add a route",
+			      "there is no route to the peer's GID %s from %s",
+			      p->to_text,
+			      p->device.name[0] ? p->device.name
+						: "my GID's network device");
+	see_path(&why, p);
+	return why;
+}
+
+static struct explanation no_device(struct path *p)
+{
+	static const uint8_t none[4];
+	struct explanation why;
+
+	look_at_network(p);
+	if (gid_is_ipv4(p->to) && !memcmp(p->to->raw + 12, none, 4))
+		why = because("gid-zero-ipv4",
+			      "print the GID that came over the exchange: it "
+			      "was never filled in, or was read too early",
+			      "the peer's GID is ::ffff:0.0.0.0, which is "
+			      "nobody's address");
+	else if (!p->device.index)
+		why = because("gid-without-netdev",
+			      "move the network device into this network "
+			      "namespace, or choose another GID",
+			      "my GID (slot %u) has no network device here",
+			      p->ah->grh.sgid_index);
+	else
+		why = because("peer-on-loopback",
+			      "use the address of an RDMA network device for "
+			      "both sides, on one host, too",
+			      "the peer's GID %s routes to a network device "
+			      "that has no RDMA device, such as loopback",
+			      p->to_text);
+	see_path(&why, p);
+	return why;
+}
+
+static bool is_loopback(const union ibv_gid *gid)
+{
+	static const union ibv_gid one = { .raw = { [15] = 1 } };
+
+	if (gid_is_ipv4(gid))
+		return gid->raw[12] == 127;
+	return !memcmp(gid->raw, one.raw, sizeof(one.raw));
+}
+
+/* 没有应答的是谁：对端自己，还是去它那里的网关？*/
+static struct explanation nobody_answers(const struct path *p)
+{
+	bool behind = p->route.kind == NET_ROUTE_GATEWAY;
+	const union ibv_gid *asked = behind ? &p->route.gateway : p->to;
+	enum net_neighbour_state state;
+	char text[GID_TEXT_SIZE];
+	struct explanation why;
+	uint8_t mac[6];
+
+	gid_text(text, asked->raw);
+	state = net_neighbour(asked, p->device.index, mac);
+	if (state == NET_NEIGHBOUR_KNOWN)
+		why = because("neighbour-late",
+			      "try again: on a veth the first question always "
+			      "takes a second",
+			      "the peer's MAC address could not be resolved in "
+			      "time; the answer for %s came too late",
+			      text);
+	else
+		why = because(
+			behind ? "gateway-silent" : "no-neighbour",
+			"is the peer up, on this very network, and its GID "
+			"the right one? ping it through that network device "
+			"and look at `ip neigh`; on several rails use the "
+			"pair of one rail",
+			"the peer's MAC address could not be resolved: %s%s "
+			"on %s did not answer %s for a second",
+			behind ? "the gateway " : "", text, p->device.name,
+			gid_is_ipv4(asked) ? "ARP" : "neighbour discovery");
+	also_seen(&why, "neighbour %s on %s: %s", text, p->device.name,
+		  state == NET_NEIGHBOUR_KNOWN	  ? "known now"
+		  : state == NET_NEIGHBOUR_FAILED ? "FAILED"
+		  : state == NET_NEIGHBOUR_ASKING ? "INCOMPLETE"
+		  : state == NET_NEIGHBOUR_NONE	  ? "no entry"
+						  : "could not be asked");
+	return why;
+}
+
+/*
+ * 最费解的一种：IPv4 没有路由时并不是 ENETUNREACH。查找绑在 GID 的网卡上，Linux
+ * 便假定“就在这条链路上”，于是发 ARP，等 1 秒，ETIMEDOUT。
+ */
+static struct explanation no_route(const struct path *p)
+{
+	if (p->chosen.kind == NET_ROUTE_REFUSED)
+		return because("route-refused",
+			       "see `ip route get ADDRESS` and take that route "
+			       "away, or use another address",
+			       "the peer's MAC address could not be resolved: "
+			       "a route of type unreachable, prohibit or "
+			       "blackhole covers %s",
+			       p->to_text);
+	return because("no-route",
+		       "use GIDs of one network on both sides, or add a route "
+		       "by that network device",
+		       "the peer's MAC address could not be resolved: no "
+		       "route leads to %s by %s, so Linux took it to be on "
+		       "that link and nobody there answered",
+		       p->to_text, p->device.name);
+}
+
+static bool leads_elsewhere(const struct path *p)
+{
+	return p->chosen.kind == NET_ROUTE_NONE ||
+	       p->chosen.kind == NET_ROUTE_REFUSED ||
+	       ((p->chosen.kind == NET_ROUTE_LINK ||
+		 p->chosen.kind == NET_ROUTE_GATEWAY) &&
+		p->chosen.device != p->device.index &&
+		p->route.kind != NET_ROUTE_GATEWAY);
+}
+
+static struct explanation timed_out(struct path *p)
+{
+	struct explanation why;
+
+	look_at_network(p);
+	if (p->device.index && !p->device.carrier)
+		why = because("no-carrier",
+			      "plug the cable in, or set the other end up; see "
+			      "`ip link`",
+			      "the peer's MAC address could not be resolved: "
+			      "%s has no carrier",
+			      p->device.name);
+	else if (p->chosen.kind == NET_ROUTE_LOCAL || is_loopback(p->to))
+		why = because("peer-is-local-address",
+			      "use the address of the network device behind "
+			      "the peer's RDMA device; two devices of one host "
+			      "need two network namespaces or machines, or "
+			      "the rules that labs/rxe.sh sets up",
+			      "the peer's MAC address could not be resolved: "
+			      "%s is an address of this host itself, but not "
+			      "of %s, and nobody answers for it there",
+			      p->to_text, p->device.name);
+	else if (leads_elsewhere(p))
+		why = no_route(p);
+	else
+		why = nobody_answers(p);
+	see_path(&why, p);
+	return why;
+}
+
+static struct explanation no_grh(void)
+{
+	return because("no-grh",
+		       "set ah_attr.is_global = 1 and ah_attr.grh.dgid, "
+		       "sgid_index, hop_limit",
+		       "the address vector has no GRH (is_global = 0), "
+		       "which RoCE always needs");
+}
+
+static struct explanation families_differ(const struct path *p)
+{
+	bool mine_is_4 = gid_is_ipv4(&p->mine);
+	struct explanation why;
+
+	if (gid_is_zero(p->to))
+		why = because("gid-zero",
+			      "fill ah_attr.grh.dgid with the GID that the "
+			      "peer sent, after it has come",
+			      "the peer's GID (ah_attr.grh.dgid) is all zero");
+	else
+		why = because("gid-families-differ",
+			      "choose a GID index of the same kind on both "
+			      "sides",
+			      "my GID (index %u) is %s, the peer's is %s",
+			      p->ah->grh.sgid_index,
+			      mine_is_4 ? "IPv4-mapped" : "IPv6",
+			      mine_is_4 ? "IPv6" : "IPv4-mapped");
+	also_seen(&why, "my GID: slot %u, %s", p->ah->grh.sgid_index,
+		  p->my_text);
+	also_seen(&why, "the peer's GID: %s", p->to_text);
+	return why;
+}
+
+struct explanation explain_path_values(struct ibv_context *context,
+				       const struct ibv_ah_attr *ah)
+{
+	struct path p = look_at(context, ah);
+
+	if (!is_roce(context, ah->port_num))
+		return no_idea();
+	if (!ah->is_global)
+		return no_grh();
+	if (p.mine_known && gid_is_ipv4(&p.mine) != gid_is_ipv4(p.to))
+		return families_differ(&p);
+	return no_idea();
+}
+
+struct explanation explain_path(struct ibv_context *context,
+				const struct ibv_ah_attr *ah, int err)
+{
+	struct path p = look_at(context, ah);
+
+	switch (err) {
+	case EINVAL:
+		return explain_path_values(context, ah);
+	case ENODATA:
+		return empty_slot(&p);
+	case ENETUNREACH:
+		return unreachable(&p);
+	case ETIMEDOUT:
+		return timed_out(&p);
+	case ENODEV:
+		return no_device(&p);
+	}
+	return no_idea();
+}

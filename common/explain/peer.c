@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+/*
+ * peer.c —— 对端若就在本机的内核里，看一眼它的 QP
+ *
+ * status = 12 只说明“没有 ACK”。为什么没有，只有对端知道：QP 不存在、还在 INIT、
+ * 已经 ERR，还是根本在等另一个 PSN。两台机器时只能去那边看；可是在实验室里（以及
+ * 任何一机两进程的测试里）对端的 QP 就在同一个内核中，`rdma resource show qp` 看得
+ * 见它。这里用 NETLINK_RDMA 问同样的问题，不另起进程。
+ */
+#include "parts.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <linux/netlink.h>
+#include <rdma/rdma_netlink.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ANSWER_SIZE    32768
+#define NETLINK_WAIT_S 1
+#define GSI_QPN	       1
+#define GIDS_TO_READ   32 /* 每个槽位一个 sysfs 文件；表有 1024 项，够用即止 */
+
+/* 一个文件的第一行；读不到则为空串。*/
+static void read_line(char *out, size_t size, const char *path)
+{
+	FILE *file = fopen(path, "re");
+
+	out[0] = '\0';
+	if (!file)
+		return;
+	if (!fgets(out, (int)size, file))
+		out[0] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+	fclose(file);
+}
+
+long long hw_counter(const char *device, const char *name)
+{
+	char path[256], text[32];
+
+	snprintf(path, sizeof(path),
+		 "/sys/class/infiniband/%s/ports/1/hw_counters/%s", device,
+		 name);
+	read_line(text, sizeof(text), path);
+	return text[0] ? atoll(text) : -1;
+}
+
+/* rxe 在 sysfs 里有一个 parent 文件，写着它骑在哪块网卡上。*/
+bool device_mac(const char *device, uint8_t mac[6])
+{
+	char path[256], text[64];
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s/parent",
+		 device);
+	read_line(text, sizeof(text), path);
+	if (!text[0])
+		return false;
+	snprintf(path, sizeof(path), "/sys/class/net/%.64s/address", text);
+	read_line(text, sizeof(text), path);
+	return sscanf(text, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", &mac[0], &mac[1],
+		      &mac[2], &mac[3], &mac[4], &mac[5]) == 6;
+}
+
+static bool device_has_gid(const char *device, const union ibv_gid *gid)
+{
+	char path[256], text[64];
+	union ibv_gid found;
+
+	for (int i = 0; i < GIDS_TO_READ; i++) {
+		snprintf(path, sizeof(path),
+			 "/sys/class/infiniband/%.64s/ports/1/gids/%d", device,
+			 i);
+		read_line(text, sizeof(text), path);
+		if (!text[0])
+			return false;
+		if (inet_pton(AF_INET6, text, found.raw) == 1 &&
+		    !memcmp(found.raw, gid->raw, sizeof(found.raw)))
+			return true;
+	}
+	return false;
+}
+
+/* 本机哪个 RDMA 设备拥有这个 GID；没有则空串。*/
+static void device_with_gid(char *name, size_t size, const union ibv_gid *gid)
+{
+	DIR *dir = opendir("/sys/class/infiniband");
+	struct dirent *entry;
+
+	name[0] = '\0';
+	if (!dir)
+		return;
+	while (!name[0] && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.' &&
+		    device_has_gid(entry->d_name, gid))
+			snprintf(name, size, "%.*s", (int)size - 1,
+				 entry->d_name);
+	closedir(dir);
+}
+
+static int open_nldev(void)
+{
+	const struct timeval limit = { .tv_sec = NETLINK_WAIT_S };
+	int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
+
+	if (sock >= 0)
+		setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit,
+			   sizeof(limit));
+	return sock;
+}
+
+/* 请内核把某类对象全部列出来（dump）。device < 0：不限设备。*/
+static bool start_dump(int sock, int command, int device)
+{
+	struct {
+		struct nlmsghdr head;
+		struct nlattr attr;
+		uint32_t device;
+	} question = {
+		.head = { .nlmsg_len = NLMSG_LENGTH(0),
+			  .nlmsg_type = (uint16_t)RDMA_NL_GET_TYPE(
+				  RDMA_NL_NLDEV, command),
+			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		.attr = { .nla_len = NLA_HDRLEN + sizeof(uint32_t),
+			  .nla_type = RDMA_NLDEV_ATTR_DEV_INDEX },
+		.device = (uint32_t)device,
+	};
+
+	if (device >= 0)
+		question.head.nlmsg_len = sizeof(question);
+	return send(sock, &question, question.head.nlmsg_len, 0) ==
+	       (ssize_t)question.head.nlmsg_len;
+}
+
+typedef bool (*see_message)(const struct nlattr *attrs, size_t size,
+			    void *context);
+
+/* 把 dump 的每一条消息交给 @see，直到它说够了。*/
+static void each_message(int sock, see_message see, void *context)
+{
+	char *answer = malloc(ANSWER_SIZE);
+	bool more = answer != NULL;
+
+	while (more) {
+		ssize_t n = recv(sock, answer, ANSWER_SIZE, 0);
+		struct nlmsghdr *head = (struct nlmsghdr *)(void *)answer;
+		size_t left = n < 0 ? 0 : (size_t)n;
+
+		more = left > 0;
+		for (; more && NLMSG_OK(head, left);
+		     head = NLMSG_NEXT(head, left))
+			more = head->nlmsg_type != NLMSG_DONE &&
+			       head->nlmsg_type != NLMSG_ERROR &&
+			       see(NLMSG_DATA(head), NLMSG_PAYLOAD(head, 0),
+				   context);
+	}
+	free(answer);
+}
+
+/* 一串属性中第一个类型为 @type 的；没有则 NULL。*/
+static const struct nlattr *find(const struct nlattr *attrs, size_t size,
+				 int type)
+{
+	while (size >= NLA_HDRLEN && attrs->nla_len >= NLA_HDRLEN &&
+	       attrs->nla_len <= size) {
+		size_t step = NLA_ALIGN(attrs->nla_len);
+
+		if ((attrs->nla_type & NLA_TYPE_MASK) == type)
+			return attrs;
+		if (step >= size)
+			break;
+		attrs = (const struct nlattr *)((const char *)attrs + step);
+		size -= step;
+	}
+	return NULL;
+}
+
+static const void *payload(const struct nlattr *attr)
+{
+	return (const char *)attr + NLA_HDRLEN;
+}
+
+static size_t payload_size(const struct nlattr *attr)
+{
+	return attr->nla_len - NLA_HDRLEN;
+}
+
+static uint32_t number(const struct nlattr *attrs, size_t size, int type)
+{
+	const struct nlattr *attr = find(attrs, size, type);
+	uint32_t value = 0;
+
+	if (attr && payload_size(attr) <= sizeof(value))
+		memcpy(&value, payload(attr), payload_size(attr));
+	return value;
+}
+
+struct device_search {
+	const char *name;
+	int index;
+};
+
+static bool see_device(const struct nlattr *attrs, size_t size, void *context)
+{
+	struct device_search *search = context;
+	const struct nlattr *name = find(attrs, size, RDMA_NLDEV_ATTR_DEV_NAME);
+
+	if (!name || strncmp(payload(name), search->name, payload_size(name)))
+		return true;
+	search->index = (int)number(attrs, size, RDMA_NLDEV_ATTR_DEV_INDEX);
+	return false;
+}
+
+/*
+ * 列表里有内核自己的 QP 1（GSI），才敢相信它是全的：有的内核按 PID namespace 过滤，
+ * 那时“没找到”不等于“没有”。
+ */
+static bool read_qp(struct local_peer *peer, const struct nlattr *fields,
+		    size_t size)
+{
+	uint32_t qp_num = number(fields, size, RDMA_NLDEV_ATTR_RES_LQPN);
+
+	if (qp_num == GSI_QPN)
+		peer->sees_all = true;
+	if (qp_num != peer->qp_num)
+		return false;
+	peer->found = true;
+	peer->dest_qp_num = number(fields, size, RDMA_NLDEV_ATTR_RES_RQPN);
+	peer->rq_psn = number(fields, size, RDMA_NLDEV_ATTR_RES_RQ_PSN);
+	peer->sq_psn = number(fields, size, RDMA_NLDEV_ATTR_RES_SQ_PSN);
+	peer->state = (enum ibv_qp_state)number(fields, size,
+						RDMA_NLDEV_ATTR_RES_STATE);
+	return true;
+}
+
+/* 一条消息里有一个设备的许多 QP，每个是一个嵌套的属性表。*/
+static bool see_qps(const struct nlattr *attrs, size_t size, void *context)
+{
+	const struct nlattr *table = find(attrs, size, RDMA_NLDEV_ATTR_RES_QP);
+	const struct nlattr *entry;
+	size_t left, step;
+
+	if (!table)
+		return true;
+	entry = payload(table);
+	left = payload_size(table);
+	while (left >= NLA_HDRLEN && entry->nla_len >= NLA_HDRLEN &&
+	       entry->nla_len <= left) {
+		if (read_qp(context, payload(entry), payload_size(entry)))
+			return false;
+		step = NLA_ALIGN(entry->nla_len);
+		if (step >= left)
+			break;
+		entry = (const struct nlattr *)((const char *)entry + step);
+		left -= step;
+	}
+	return true;
+}
+
+struct local_peer find_local_peer(const union ibv_gid *gid, uint32_t qp_num)
+{
+	struct local_peer peer = { .qp_num = qp_num };
+	struct device_search search = { peer.device, -1 };
+	int sock;
+
+	device_with_gid(peer.device, sizeof(peer.device), gid);
+	if (!peer.device[0])
+		return peer;
+	peer.gid_is_here = true;
+	sock = open_nldev();
+	if (sock < 0)
+		return peer;
+	if (start_dump(sock, RDMA_NLDEV_CMD_GET, -1))
+		each_message(sock, see_device, &search);
+	close(sock);
+	if (search.index < 0)
+		return peer;
+	/* 新开一个 socket：上一次 dump 可能没有读完。*/
+	sock = open_nldev();
+	if (sock >= 0 &&
+	    start_dump(sock, RDMA_NLDEV_CMD_RES_QP_GET, search.index))
+		each_message(sock, see_qps, &peer);
+	if (sock >= 0)
+		close(sock);
+	return peer;
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT
+/*
+ * request.c —— 从请求本身就能证明的原因：SGE、lkey、rkey、长度、opcode
+ *
+ * 设备只报一个 status，不说是哪个字段。可是 WR 是自己填的，MR 是自己注册的，对端的
+ * addr/rkey/长度是它告诉我们的：把设备做过的核对再做一遍，错的那一个就找到了。
+ */
+#include "case.h"
+#include "qp_table.h"
+
+#include <byteswap.h>
+
+#define GRH_BYTES 40 /* UD 的 receive 前面总有这么多字节留给 GRH */
+#define MOST_SGES 64
+
+const char *request_peer_name(const struct case_of *c)
+{
+	return c->rq->peer && c->rq->peer->name ? c->rq->peer->name
+						: "the peer";
+}
+
+static uint64_t bytes_of(const struct ibv_sge *sges, int n)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; sges && i < n && i < MOST_SGES; i++)
+		bytes += sges[i].length;
+	return bytes;
+}
+
+/* ---- 本端的 SGE ----------------------------------------------------------- */
+
+static bool is_atomic(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static bool is_read(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
+}
+
+static bool covers(const struct explain_mr *mr, uint64_t addr, uint64_t length)
+{
+	return addr >= mr->addr && length <= mr->length &&
+	       addr - mr->addr <= mr->length - length;
+}
+
+static struct explanation check_sge(const struct ibv_sge *sge, bool writes,
+				    const struct ibv_pd *pd,
+				    const struct explain_mr *mrs, size_t n,
+				    const char *whose)
+{
+	const struct explain_mr *mr = NULL;
+
+	for (size_t i = 0; i < n && !mr; i++)
+		if (mrs[i].lkey == sge->lkey)
+			mr = &mrs[i];
+	if (!mr)
+		return because("lkey-unknown",
+			       "use mr->lkey of the MR that holds the buffer, "
+			       "and keep that MR until the completion",
+			       "lkey 0x%x of %s is of none of the MRs: wrong, "
+			       "or deregistered",
+			       sge->lkey, whose);
+	if (pd && mr->pd && mr->pd != pd)
+		return because("lkey-other-pd",
+			       "register the buffer in the PD of the QP",
+			       "lkey 0x%x of %s is of an MR in another PD "
+			       "than the QP's",
+			       sge->lkey, whose);
+	if (!covers(mr, sge->addr, sge->length))
+		return because("sge-outside-mr",
+			       "let each SGE lie within one MR; was the buffer "
+			       "moved (realloc) after ibv_reg_mr?",
+			       "%s (0x%llx, %u bytes) is not within its MR "
+			       "(0x%llx, %llu bytes)",
+			       whose, (unsigned long long)sge->addr,
+			       sge->length, (unsigned long long)mr->addr,
+			       (unsigned long long)mr->length);
+	if (writes && mr->access >= 0 && !(mr->access & IBV_ACCESS_LOCAL_WRITE))
+		return because("mr-not-writable",
+			       "register it with IBV_ACCESS_LOCAL_WRITE",
+			       "%s is to be written, but its MR lacks "
+			       "LOCAL_WRITE",
+			       whose);
+	return no_idea();
+}
+
+static struct explanation check_sges(const struct ibv_sge *sges, int n,
+				     bool writes, const struct ibv_pd *pd,
+				     const struct explain_mr *mrs, size_t n_mrs,
+				     const char *whose)
+{
+	struct explanation why = no_idea();
+
+	for (int i = 0; sges && mrs && i < n && i < MOST_SGES && !why.cause[0];
+	     i++)
+		why = check_sge(&sges[i], writes, pd, mrs, n_mrs, whose);
+	return why;
+}
+
+struct explanation request_sges(const struct case_of *c)
+{
+	const struct explain_request *rq = c->rq;
+
+	if (rq->recv)
+		return check_sges(rq->recv->sg_list, rq->recv->num_sge, true,
+				  c->qp->pd, rq->local, rq->n_local,
+				  "this receive's buffer");
+	if (!rq->send || (rq->send->send_flags & IBV_SEND_INLINE))
+		return no_idea();
+	return check_sges(rq->send->sg_list, rq->send->num_sge,
+			  is_read(rq->send->opcode), c->qp->pd, rq->local,
+			  rq->n_local, "this send's buffer");
+}
+
+struct explanation request_inline_read(const struct case_of *c)
+{
+	if (!c->rq->send || !is_read(c->rq->send->opcode) ||
+	    !(c->rq->send->send_flags & IBV_SEND_INLINE))
+		return no_idea();
+	return because("inline-read", "leave IBV_SEND_INLINE out",
+		       "an RDMA READ cannot be inline: its data comes from "
+		       "the peer (other devices refuse it at ibv_post_send)");
+}
+
+struct explanation request_opcode(const struct case_of *c)
+{
+	enum ibv_wr_opcode opcode;
+	bool allowed = true;
+
+	if (!c->rq->send)
+		return no_idea();
+	opcode = c->rq->send->opcode;
+	if (c->qp->qp_type == IBV_QPT_UC)
+		allowed = !is_read(opcode);
+	else if (c->qp->qp_type == IBV_QPT_UD)
+		allowed =
+			opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+	if (allowed)
+		return no_idea();
+	return because("opcode-not-for-type", "use an RC QP for it",
+		       "a %s QP cannot carry out %s",
+		       qp_type_name(c->qp->qp_type), wr_opcode_name(opcode));
+}
+
+/* 自己的 SGE 都对，receive 还是失败：只剩下“消息比它长”。*/
+struct explanation request_recv_length(const struct case_of *c)
+{
+	uint64_t room;
+
+	if (!c->rq->recv || !c->rq->local)
+		return no_idea();
+	room = bytes_of(c->rq->recv->sg_list, c->rq->recv->num_sge);
+	if (c->qp->qp_type == IBV_QPT_UD && room < GRH_BYTES)
+		return because("ud-no-grh-room",
+			       "make each UD receive 40 bytes longer; the "
+			       "message begins at byte 40",
+			       "a UD receive of %llu bytes has no room for the "
+			       "GRH of 40 bytes",
+			       (unsigned long long)room);
+	return because("recv-too-small", "post larger receives, or send less",
+		       "the message is longer than this receive of %llu bytes "
+		       "(its lkey and its range are right)",
+		       (unsigned long long)room);
+}
+
+/* ---- 对端的内存 ----------------------------------------------------------- */
+
+static bool remote_target(const struct ibv_send_wr *wr, uint64_t *addr,
+			  uint32_t *rkey)
+{
+	if (is_atomic(wr->opcode)) {
+		*addr = wr->wr.atomic.remote_addr;
+		*rkey = wr->wr.atomic.rkey;
+		return true;
+	}
+	*addr = wr->wr.rdma.remote_addr;
+	*rkey = wr->wr.rdma.rkey;
+	return wr->opcode == IBV_WR_RDMA_WRITE ||
+	       wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
+	       wr->opcode == IBV_WR_RDMA_READ;
+}
+
+static int right_for(enum ibv_wr_opcode opcode, const char **name)
+{
+	if (is_atomic(opcode)) {
+		*name = "REMOTE_ATOMIC";
+		return IBV_ACCESS_REMOTE_ATOMIC;
+	}
+	if (opcode == IBV_WR_RDMA_READ) {
+		*name = "REMOTE_READ";
+		return IBV_ACCESS_REMOTE_READ;
+	}
+	*name = "REMOTE_WRITE";
+	return IBV_ACCESS_REMOTE_WRITE;
+}
+
+/* 没有一个 MR 是这个 rkey。它像什么？*/
+static struct explanation foreign_rkey(const struct case_of *c, uint32_t rkey)
+{
+	const struct explain_request *rq = c->rq;
+
+	for (size_t i = 0; i < rq->n_remote; i++) {
+		if (bswap_32(rkey) == rq->remote[i].rkey)
+			return because("rkey-byte-order",
+				       "send it as htonl(rkey) once and take "
+				       "it with ntohl() once",
+				       "rkey 0x%x is %s's rkey 0x%x with its "
+				       "bytes in the other order",
+				       rkey, request_peer_name(c),
+				       rq->remote[i].rkey);
+		if (rkey == rq->remote[i].lkey)
+			return because("lkey-for-rkey",
+				       "send mr->rkey to the peer, not "
+				       "mr->lkey",
+				       "0x%x is %s's lkey; its rkey is 0x%x",
+				       rkey, request_peer_name(c),
+				       rq->remote[i].rkey);
+	}
+	for (size_t i = 0; i < rq->n_local; i++)
+		if (rkey == rq->local[i].rkey)
+			return because("own-rkey",
+				       "use the rkey that came "
+				       "over the exchange",
+				       "rkey 0x%x is this side's own, not %s's",
+				       rkey, request_peer_name(c));
+	return because("rkey-unknown",
+		       "use the rkey that the peer sent last; after it "
+		       "registers again there is a new one",
+		       "rkey 0x%x is of none of %s's MRs: wrong, or "
+		       "deregistered",
+		       rkey, request_peer_name(c));
+}
+
+struct explanation request_remote(const struct case_of *c)
+{
+	const struct explain_request *rq = c->rq;
+	const struct explain_mr *mr = NULL;
+	const char *right;
+	uint64_t addr, length;
+	uint32_t rkey;
+	int bit;
+
+	if (!rq->send || !rq->remote || !remote_target(rq->send, &addr, &rkey))
+		return no_idea();
+	for (size_t i = 0; i < rq->n_remote && !mr; i++)
+		if (rq->remote[i].rkey == rkey)
+			mr = &rq->remote[i];
+	if (!mr)
+		return foreign_rkey(c, rkey);
+	length = is_atomic(rq->send->opcode)
+			 ? 8
+			 : bytes_of(rq->send->sg_list, rq->send->num_sge);
+	if (!covers(mr, addr, length) && covers(mr, bswap_64(addr), length))
+		return because("addr-byte-order",
+			       "send it as htobe64(addr) once and take it with "
+			       "be64toh() once",
+			       "the remote address 0x%llx has its bytes in the "
+			       "other order",
+			       (unsigned long long)addr);
+	if (!covers(mr, addr, length))
+		return because("remote-outside-mr",
+			       "compare address and length with the peer's MR",
+			       "0x%llx + %llu bytes is not within %s's MR "
+			       "(0x%llx, %llu bytes)",
+			       (unsigned long long)addr,
+			       (unsigned long long)length, request_peer_name(c),
+			       (unsigned long long)mr->addr,
+			       (unsigned long long)mr->length);
+	bit = right_for(rq->send->opcode, &right);
+	if (mr->access >= 0 && !(mr->access & bit))
+		return because(
+			"mr-lacks-right",
+			"register that MR with the flag, and LOCAL_WRITE "
+			"if it is to be written",
+			"%s's MR lacks %s", request_peer_name(c), right);
+	return no_idea();
+}
+
+struct explanation request_peer_access(const struct case_of *c)
+{
+	const struct explain_side *peer = c->rq->peer;
+	const char *right;
+	uint64_t addr;
+	uint32_t rkey;
+	int bit;
+
+	if (!peer || !c->rq->send || !remote_target(c->rq->send, &addr, &rkey))
+		return no_idea();
+	bit = right_for(c->rq->send->opcode, &right);
+	if ((peer->attr_mask & IBV_QP_ACCESS_FLAGS) &&
+	    !(peer->attr.qp_access_flags & (unsigned int)bit))
+		return because("qp-lacks-right",
+			       "give the peer's QP the flag in INIT; the MR's "
+			       "flags alone are not enough",
+			       "%s's QP lacks %s in qp_access_flags",
+			       peer->name, right);
+	if (is_read(c->rq->send->opcode) &&
+	    (peer->attr_mask & IBV_QP_MAX_DEST_RD_ATOMIC) &&
+	    !peer->attr.max_dest_rd_atomic)
+		return because(
+			"dest-rd-atomic-zero",
+			"give the peer's QP at least my max_rd_atomic in "
+			"RTR",
+			"%s's QP has max_dest_rd_atomic 0, so it takes "
+			"no READ and no ATOMIC",
+			peer->name);
+	return no_idea();
+}
+
+struct explanation request_peer_recv(const struct case_of *c)
+{
+	const struct ibv_recv_wr *recv = c->rq->peer_recv;
+	uint64_t room, length;
+
+	if (!recv || !c->rq->send)
+		return no_idea();
+	room = bytes_of(recv->sg_list, recv->num_sge);
+	length = bytes_of(c->rq->send->sg_list, c->rq->send->num_sge);
+	if (length > room)
+		return because("recv-too-small",
+			       "let the peer post larger receives, or send "
+			       "less",
+			       "the message of %llu bytes is longer than %s's "
+			       "receive of %llu",
+			       (unsigned long long)length, request_peer_name(c),
+			       (unsigned long long)room);
+	return check_sges(recv->sg_list, recv->num_sge, true, NULL,
+			  c->rq->remote, c->rq->n_remote,
+			  "the buffer of the peer's receive");
+}

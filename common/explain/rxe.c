@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+/*
+ * rxe.c —— 各版本 Linux 的 rxe 有哪些不同
+ *
+ * 同一个错误，6.1 上报 2，6.12 上报 5；同一个调用，6.1 拒绝，6.12 装作成功。这些差别
+ * 只写在这里：解释器、故障目录、测试和课文都来问它，不各记各的。问的是正在跑的内核，
+ * 不是编译时的头文件：同一个程序，换一台机器就换一个 rxe。
+ */
+#include "rxe.h"
+
+#include <stdio.h>
+#include <sys/utsname.h>
+
+#define SINCE(x, y) .major = (x), .minor = (y)
+
+/* 次序同 enum rxe_fact。*/
+// region rxe-facts
+static const struct rxe_fact_row rows[] = {
+	{ .name = "repeats-last-wqe",
+	  SINCE(6, 5),
+	  .before = "IBV_EVENT_QP_LAST_WQE_REACHED never comes",
+	  .since = "it comes each time that the receiving side of a QP in ERR "
+		   "has anything to do",
+	  .seen_by = "labs/tests/test_ucx_hang.sh" },
+	{ .name = "hides-local-errors",
+	  SINCE(6, 12),
+	  .before = "a send with a bad lkey, address, length or path MTU ends "
+		    "with its own status: 2, 4, 6",
+	  .since = "it ends with 5, as if it had only been flushed",
+	  .seen_by = "labs/faults/run lkey-wrong" },
+	{ .name = "takes-masks-without-state",
+	  SINCE(6, 12),
+	  .before = "ibv_modify_qp without IBV_QP_STATE in the mask: EINVAL",
+	  .since = "0, and the QP stays where it is",
+	  .seen_by = "labs/faults/run state-bit-forgotten" },
+	{ .name = "looks-at-ud-access-first",
+	  SINCE(6, 12),
+	  .before = "ibv_modify_qp of a UD QP with ACCESS_FLAGS: EINVAL from "
+		    "the table",
+	  .since = "EINVAL before the table is asked",
+	  .seen_by = "labs/tests/qp_sweep.c" },
+	{ .name = "maps-read-only-files",
+	  SINCE(6, 12),
+	  .before = "ibv_reg_mr of a file mapped MAP_SHARED and read-only: "
+		    "EFAULT",
+	  .since = "it can be registered, without LOCAL_WRITE",
+	  .seen_by = "labs/faults/run mr-shared-read-only" },
+	{ .name = "registers-on-demand",
+	  SINCE(7, 2),
+	  .before =
+		  "ibv_reg_mr with IBV_ACCESS_ON_DEMAND: EINVAL or EOPNOTSUPP",
+	  .since = "it can be registered",
+	  .seen_by = "labs/faults/run mr-on-demand" },
+};
+// endregion rxe-facts
+
+_Static_assert(sizeof(rows) / sizeof(rows[0]) == RXE_FACTS, "a row for each");
+
+const struct rxe_fact_row *rxe_fact_row(enum rxe_fact fact)
+{
+	return &rows[fact];
+}
+
+bool rxe_fact_in(enum rxe_fact fact, const char *release)
+{
+	const struct rxe_fact_row *row = &rows[fact];
+	unsigned int major = 0, minor = 0;
+
+	if (sscanf(release, "%u.%u", &major, &minor) != 2)
+		return false;
+	return major > row->major ||
+	       (major == row->major && minor >= row->minor);
+}
+
+bool rxe_fact_holds(enum rxe_fact fact)
+{
+	struct utsname kernel;
+
+	return !uname(&kernel) && rxe_fact_in(fact, kernel.release);
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+/*
+ * silence.c —— 一直没有 completion：没有 errno、没有 status，只有等
+ *
+ * 这是最折磨人的一类：什么都没有失败。原因分三层，逐层排除：
+ *   1. 本来就不会有：没带 SIGNALED、等错了 CQ、QP 根本不在 RTS；
+ *   2. 设备被告知永远等：rxe 上 retry_cnt 7、timeout 0、max_rd_atomic 0；
+ *   3. 包没到，或到了被悄悄丢掉：UD/UC 没有 ACK，发送方照样“成功”。
+ */
+#include "parts.h"
+#include "qp_table.h"
+
+#include <stdio.h>
+
+#define RETRY_MAX 7
+#define GRH_BYTES 40
+
+static const struct explain_request no_request;
+
+struct wait {
+	struct ibv_qp *qp;
+	const struct explain_request *rq;
+	struct ibv_qp_attr now;
+	bool sq_sig_all;
+	bool rxe;
+	int64_t ms;
+	int64_t gives_up_ms; /* when the retries are used up; -1: never */
+};
+
+/* 4.096 µs × 2^timeout，共 retry_cnt + 1 次。*/
+static int64_t gives_up_after(const struct ibv_qp_attr *now, bool rxe)
+{
+	if (!now->timeout || (rxe && now->retry_cnt >= RETRY_MAX))
+		return -1;
+	return (int64_t)(now->retry_cnt + 1) *
+		       ((INT64_C(4096) << (now->timeout & 31)) / 1000000) +
+	       1;
+}
+
+/* ---- 不论收发 ------------------------------------------------------------- */
+
+static struct explanation check_state(const struct wait *w)
+{
+	enum ibv_qp_state state = w->now.qp_state;
+	bool early = state < (w->rq->send ? IBV_QPS_RTS : IBV_QPS_RTR);
+
+	if (state == IBV_QPS_ERR)
+		return because("qp-in-error",
+			       "look for the first bad completion in both CQs; "
+			       "on rxe of Linux 6.1 receives posted in ERR are "
+			       "never flushed, and a refused WRITE or READ of "
+			       "the peer leaves no trace",
+			       "the QP is in ERR%s",
+			       w->qp->state != state
+				       ? ", though the library remembers "
+					 "another state"
+				       : "");
+	if (state == IBV_QPS_SQD && w->rq->send)
+		return because("sqd-holds", "go on with SQD -> RTS",
+			       "the QP is in SQD, which takes sends and holds "
+			       "them back");
+	if (early)
+		return because("qp-too-early",
+			       "finish the way up; did one step fail, and "
+			       "nobody looked?",
+			       "the QP is only in %s", qp_state_name(state));
+	return no_idea();
+}
+
+static struct explanation check_cq(const struct wait *w)
+{
+	const struct ibv_cq *right =
+		w->rq->recv ? w->qp->recv_cq : w->qp->send_cq;
+
+	if (!w->rq->polled || w->rq->polled == right ||
+	    (!w->rq->recv && !w->rq->send))
+		return no_idea();
+	return because("wrong-cq",
+		       "poll the CQ that the QP was created with: send_cq for "
+		       "sends, recv_cq for receives",
+		       "the %s completes in the QP's %s, and another CQ is "
+		       "polled",
+		       w->rq->recv ? "receive" : "send",
+		       w->rq->recv ? "recv_cq" : "send_cq");
+}
+
+/* ---- 发送方 --------------------------------------------------------------- */
+
+static struct explanation check_signaled(const struct wait *w)
+{
+	if (!w->rq->send || w->sq_sig_all ||
+	    (w->rq->send->send_flags & IBV_SEND_SIGNALED))
+		return no_idea();
+	return because("unsignaled",
+		       "add IBV_SEND_SIGNALED, or create the QP with "
+		       "sq_sig_all = 1",
+		       "the send was posted without IBV_SEND_SIGNALED and the "
+		       "QP has sq_sig_all 0: if it goes well, there is no "
+		       "completion");
+}
+
+static struct explanation check_rd_atomic(const struct wait *w)
+{
+	enum ibv_wr_opcode opcode;
+
+	if (!w->rq->send || w->now.max_rd_atomic)
+		return no_idea();
+	opcode = w->rq->send->opcode;
+	if (opcode != IBV_WR_RDMA_READ && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
+	    opcode != IBV_WR_ATOMIC_FETCH_AND_ADD)
+		return no_idea();
+	return because("rd-atomic-zero",
+		       "set max_rd_atomic to at least 1 in RTS (and the peer's "
+		       "max_dest_rd_atomic in RTR)",
+		       "max_rd_atomic is 0, so the READ or ATOMIC may never "
+		       "be sent; rxe keeps it for ever");
+}
+
+/* 设备不会放弃。为什么没有 ACK 是另一个问题：答案放在证据里。*/
+static struct explanation check_never_gives_up(const struct wait *w)
+{
+	struct explanation why, ack;
+
+	if (!w->rq->send || w->gives_up_ms >= 0 || w->qp->qp_type != IBV_QPT_RC)
+		return no_idea();
+	if (!w->now.timeout)
+		why = because("timeout-zero",
+			      "use timeout 14 (67 ms) or so: then the send "
+			      "ends with status 12 and the cause can be found",
+			      "no ACK comes, and timeout 0 means to wait for "
+			      "ever");
+	else
+		why = because("retry-forever",
+			      "use retry_cnt 6 or less on rxe: then the send "
+			      "ends with status 12 and the cause can be found",
+			      "no ACK comes, and retry_cnt 7 means without end "
+			      "on rxe");
+	ack = why_no_ack(w->qp, w->rq);
+	if (ack.cause[0])
+		also_seen(&why, "no ACK, because: %s", ack.cause);
+	return why;
+}
+
+static struct explanation check_still_trying(const struct wait *w)
+{
+	if (!w->rq->send || w->gives_up_ms < 0 || w->ms > w->gives_up_ms ||
+	    w->qp->qp_type != IBV_QPT_RC)
+		return no_idea();
+	return because("still-retrying",
+		       "wait longer than that, or choose a smaller timeout and "
+		       "retry_cnt",
+		       "the device gives up after %lld ms only (timeout %u, "
+		       "retry_cnt %u)",
+		       (long long)w->gives_up_ms, w->now.timeout,
+		       w->now.retry_cnt);
+}
+
+/* 计数器是整个设备的：是线索，不是证明。*/
+static struct explanation check_rnr(const struct wait *w)
+{
+	long long naks = hw_counter(device_of(w->qp->context), "rcvd_rnr_err");
+	struct explanation why;
+
+	if (!w->rq->send || w->now.rnr_retry != RETRY_MAX || naks <= 0 ||
+	    w->qp->qp_type != IBV_QPT_RC)
+		return no_idea();
+	why = because("rnr-forever",
+		      "see whether rcvd_rnr_err of hw_counters grows while it "
+		      "waits: then let the peer post a receive; else look at "
+		      "the peer's QP with `rdma resource show qp`",
+		      "either the peer has no receive posted, and rnr_retry 7 "
+		      "waits without end, or no ACK comes");
+	also_seen(&why, "%s: rcvd_rnr_err %lld", device_of(w->qp->context),
+		  naks);
+	return why;
+}
+
+/* ---- 接收方：对端的 send “成功”了，这边却没有 ---------------------------- */
+
+static uint64_t bytes_of(const struct ibv_sge *sges, int n)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; sges && i < n; i++)
+		bytes += sges[i].length;
+	return bytes;
+}
+
+static struct explanation check_ud(const struct wait *w)
+{
+	const struct ibv_send_wr *send = w->rq->peer_send;
+	struct ibv_port_attr port;
+	uint64_t length;
+
+	if (!w->rq->recv || !send || w->qp->qp_type != IBV_QPT_UD)
+		return no_idea();
+	length = bytes_of(send->sg_list, send->num_sge);
+	if (send->wr.ud.remote_qpn != w->qp->qp_num)
+		return because("qpn-differs", "exchange qp_num",
+			       "the peer sends to QP %u, and this is QP %u; UD "
+			       "drops it without a word",
+			       send->wr.ud.remote_qpn, w->qp->qp_num);
+	if (!(send->wr.ud.remote_qkey & 0x80000000) &&
+	    send->wr.ud.remote_qkey != w->now.qkey)
+		return because("qkey-differs",
+			       "give wr.ud.remote_qkey the qkey that this QP "
+			       "got in INIT",
+			       "the peer sends with Q_Key 0x%x, and this QP "
+			       "has 0x%x; UD drops it without a word",
+			       send->wr.ud.remote_qkey, w->now.qkey);
+	if (!ibv_query_port(w->qp->context, w->now.port_num, &port) &&
+	    length > mtu_bytes(port.active_mtu))
+		return because("ud-too-long", "send at most one MTU, or use RC",
+			       "a UD message is one packet: %llu bytes are "
+			       "above the active_mtu %u; UD drops it without "
+			       "a word",
+			       (unsigned long long)length,
+			       mtu_bytes(port.active_mtu));
+	if (bytes_of(w->rq->recv->sg_list, w->rq->recv->num_sge) <
+	    length + GRH_BYTES)
+		return because("ud-no-grh-room",
+			       "make each UD receive 40 bytes longer; the "
+			       "message begins at byte 40",
+			       "this UD receive has no room for the GRH of 40 "
+			       "bytes and %llu bytes of message",
+			       (unsigned long long)length);
+	return no_idea();
+}
+
+static struct explanation check_pair(const struct wait *w)
+{
+	struct explanation all[EXPLAIN_MOST];
+
+	if (!w->rq->mine || !w->rq->peer)
+		return no_idea();
+	/* 从发的那一端看起：先说它发往哪里、从哪个 PSN 发起。*/
+	if (explain_pair(w->rq->peer, w->rq->mine, all, EXPLAIN_MOST))
+		return all[0];
+	return no_idea();
+}
+
+/* 不是在等自己的 send，就不能说“ACK 丢了”：对端也许根本没有发。*/
+static struct explanation check_ack(const struct wait *w)
+{
+	if (!w->rq->send)
+		return why_no_peer(w->qp, w->rq);
+	return why_no_ack(w->qp, w->rq);
+}
+
+static struct explanation nothing_sent(const struct wait *w)
+{
+	if (!w->rq->recv)
+		return no_idea();
+	return because("nothing-came",
+		       "look at the sender's completion: none means it still "
+		       "tries, status 12 that its packets get lost, success "
+		       "that they were dropped here (UC and UD say so always; "
+		       "RC on rxe, if rq_psn is not the peer's sq_psn)",
+		       "the receive is in place, so the peer has not sent, its "
+		       "packets do not arrive, or they are dropped here");
+}
+
+// region silence
+static struct explanation (*const checks[])(const struct wait *w) = {
+	check_state,	    check_cq,	  check_signaled,
+	check_rd_atomic,    check_ud,	  check_never_gives_up,
+	check_still_trying, check_pair,	  check_ack,
+	check_rnr,	    nothing_sent,
+};
+// endregion silence
+
+struct explanation explain_silence(struct ibv_qp *qp,
+				   const struct explain_request *request,
+				   int64_t wait_ms)
+{
+	KEEP_ERRNO;
+	struct wait w = { .qp = qp,
+			  .rq = request ? request : &no_request,
+			  .ms = wait_ms };
+	const int mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
+			 IBV_QP_QKEY | IBV_QP_PORT;
+	struct explanation why = no_idea();
+	struct ibv_qp_init_attr init = { 0 };
+
+	if (!explain_is_on() || !peek_at_qp(qp, &w.now, mask, &init))
+		return why;
+	w.sq_sig_all = init.sq_sig_all;
+	w.rxe = device_is_rxe(qp->context);
+	w.gives_up_ms = gives_up_after(&w.now, w.rxe);
+	for (size_t i = 0;
+	     i < sizeof(checks) / sizeof(checks[0]) && !why.cause[0]; i++)
+		why = checks[i](&w);
+	if (!why.cause[0])
+		why = because("no-completion",
+			      "see `rdma resource show qp` on both sides: are "
+			      "both in RTS, do QPN and PSN match, and has the "
+			      "peer posted a receive?",
+			      "nothing on this side keeps the completion from "
+			      "coming");
+	also_seen(&why,
+		  "QP %u: the kernel has it in %s, the library remembers %s; "
+		  "timeout %u, retry_cnt %u, max_rd_atomic %u",
+		  qp->qp_num, qp_state_name(w.now.qp_state),
+		  qp_state_name(qp->state), w.now.timeout, w.now.retry_cnt,
+		  w.now.max_rd_atomic);
+	return why;
+}

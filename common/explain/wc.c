@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT
+/*
+ * wc.c —— 一个失败的 completion，或一个一直不来的 completion，是为什么
+ *
+ * 单看 status 只能列出几种可能（status.c）。调用者知道得越多，就越能断定：
+ *   - WR 与自己的 MR：lkey 对不对、SGE 在不在 MR 里，自己就能核对；
+ *   - 对端告诉过的 MR（addr、rkey、长度）：RDMA WRITE/READ 越没越界；
+ *   - 两端各自拿到的属性：QPN、PSN、GID、MTU 交叉比较；
+ *   - 对端的 QP 若就在本机内核里，它现在的状态（peer.c）。
+ * 每条检查要么证明了一个原因，要么不作声。都不作声时才退回到“几种可能”。
+ */
+#include "case.h"
+#include "qp_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_CHECKS 8 /* per status */
+#define RETRY_MAX   7
+#define MAX_24_BITS 0xffffffu
+#define RXE_WINDOW  256u /* RXE_MAX_UNACKED_PSNS 是 128 */
+
+static const struct explain_request no_request;
+
+static struct case_of look_at(struct ibv_qp *qp, enum ibv_wc_status status,
+			      const struct explain_request *rq)
+{
+	struct case_of c = { .qp = qp,
+			     .status = status,
+			     .rq = rq ? rq : &no_request };
+	const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN |
+			 IBV_QP_SQ_PSN | IBV_QP_RQ_PSN | IBV_QP_TIMEOUT |
+			 IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			 IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_QKEY | IBV_QP_PORT |
+			 IBV_QP_PATH_MTU;
+	struct ibv_qp_init_attr init = { 0 };
+
+	c.known = peek_at_qp(qp, &c.now, mask, &init);
+	c.rxe = device_is_rxe(qp->context);
+	if (!c.known || qp->qp_type == IBV_QPT_UD)
+		return c;
+	c.device = net_device_of_gid(qp->context, c.now.port_num,
+				     c.now.ah_attr.grh.sgid_index);
+	if (!gid_is_zero(&c.now.ah_attr.grh.dgid))
+		c.peer = find_local_peer(&c.now.ah_attr.grh.dgid,
+					 c.now.dest_qp_num);
+	return c;
+}
+
+/* rxe：网卡 down 之后发送，报的是 2，其余的 WR 是 5。*/
+static struct explanation check_my_netdev(const struct case_of *c)
+{
+	if (!c->device.index || (c->device.up && c->device.carrier))
+		return no_idea();
+	return because("netdev-down",
+		       "ip link set DEVICE up (both ends of a cable), then "
+		       "bring the QP up again from RESET: it stays in ERR",
+		       "the network device %s behind my GID %s", c->device.name,
+		       c->device.up ? "has no carrier" : "is down");
+}
+
+/* ---- 两端不合 ------------------------------------------------------------- */
+
+static struct explanation check_pair(const struct case_of *c)
+{
+	struct explanation all[EXPLAIN_MOST], why = no_idea();
+	size_t n;
+
+	if (!c->rq->mine || !c->rq->peer)
+		return why;
+	n = explain_pair(c->rq->mine, c->rq->peer, all, EXPLAIN_MOST);
+	/* READ 的深度不足以让 ACK 不来。*/
+	for (size_t i = 0; i < n; i++) {
+		if (explained_as(&all[i], "rd-atomic-differs"))
+			continue;
+		if (!why.cause[0])
+			why = all[i];
+		else
+			also_seen(&why, "also: %s", all[i].cause);
+	}
+	return why;
+}
+
+static struct explanation check_mtu(const struct case_of *c)
+{
+	struct explanation all[EXPLAIN_MOST];
+	size_t n;
+
+	if (!c->rq->mine || !c->rq->peer)
+		return no_idea();
+	n = explain_pair(c->rq->mine, c->rq->peer, all, EXPLAIN_MOST);
+	for (size_t i = 0; i < n; i++)
+		if (explained_as(&all[i], "mtu-differs"))
+			return all[i];
+	return no_idea();
+}
+
+static struct explanation check_my_qpn(const struct case_of *c)
+{
+	uint32_t swapped = c->known ? swapped_qpn(c->now.dest_qp_num) : 0;
+
+	if (!swapped)
+		return no_idea();
+	return because("qpn-byte-order",
+		       "send it as htonl(qp_num) once and take it with "
+		       "ntohl() once",
+		       "dest_qp_num 0x%x is no QPN, which has 24 bits; with "
+		       "its bytes in the other order it is 0x%x",
+		       c->now.dest_qp_num, swapped);
+}
+
+static struct explanation bad_peer_state(const struct case_of *c,
+					 enum ibv_qp_state state)
+{
+	if (state == IBV_QPS_RESET || state == IBV_QPS_INIT)
+		return because("peer-not-ready",
+			       "do not send before the peer has said that it "
+			       "is in RTR; did its way up fail?",
+			       "%s's QP is in %s, where it drops all packets",
+			       request_peer_name(c), qp_state_name(state));
+	if (state == IBV_QPS_ERR)
+		return because("peer-in-error",
+			       "look for the peer's first bad completion (rxe "
+			       "has none if it refused a WRITE or READ), then "
+			       "reset both",
+			       "%s's QP is in ERR, where it drops all packets",
+			       request_peer_name(c));
+	return no_idea();
+}
+
+static struct explanation check_peer_state(const struct case_of *c)
+{
+	struct explanation why = no_idea();
+
+	if (c->rq->peer_state_known)
+		return bad_peer_state(c, c->rq->peer_state);
+	if (c->peer.found)
+		why = bad_peer_state(c, c->peer.state);
+	if (why.cause[0])
+		return why;
+	if (c->peer.sees_all && !c->peer.found)
+		return because("peer-qp-absent",
+			       "is the peer's process gone, or was its QP made "
+			       "anew with a new number?",
+			       "%s has no QP %u (0x%x)", c->peer.device,
+			       c->peer.qp_num, c->peer.qp_num);
+	if (c->peer.found && c->peer.dest_qp_num != c->qp->qp_num)
+		return because("peer-expects-another",
+			       "exchange qp_num after ibv_create_qp and before "
+			       "RTR",
+			       "%s's QP %u expects packets of QP %u, and I am "
+			       "QP %u",
+			       c->peer.device, c->peer.qp_num,
+			       c->peer.dest_qp_num, c->qp->qp_num);
+	return why;
+}
+
+/* 连接之后有人改小了网卡的 MTU：小消息照通，大消息一个包也出不去；有的内核只报 flush
+ * （RXE_HIDES_LOCAL_ERRORS）。*/
+static struct explanation check_my_mtu(const struct case_of *c)
+{
+	struct ibv_port_attr port;
+	unsigned int mtu = mtu_bytes(c->now.path_mtu);
+
+	if (!c->known || ibv_query_port(c->qp->context, c->now.port_num, &port))
+		return no_idea();
+	if (mtu <= mtu_bytes(port.active_mtu))
+		return no_idea();
+	return because("path-mtu-above-active",
+		       "use the lower active_mtu of both sides; if somebody "
+		       "lowered the link's MTU, raise it again (ip link set "
+		       "DEVICE mtu N)",
+		       "path_mtu is %u bytes, but the port's active_mtu is "
+		       "only %u: small messages pass, large ones are lost",
+		       mtu, mtu_bytes(port.active_mtu));
+}
+
+/* 对端在本机时，可以核对：我这边记的 MAC 是不是它网卡的 MAC。*/
+static struct explanation check_mac(const struct case_of *c)
+{
+	uint8_t mine[6], real[6];
+	const union ibv_gid *to = &c->now.ah_attr.grh.dgid;
+
+	if (!c->peer.found || !device_mac(c->peer.device, real) ||
+	    net_neighbour(to, c->device.index, mine) != NET_NEIGHBOUR_KNOWN ||
+	    !memcmp(mine, real, sizeof(mine)))
+		return no_idea();
+	return because("wrong-mac",
+		       "ip neigh del ADDRESS dev DEVICE, find who wrote the "
+		       "wrong one, then RTR anew: a QP keeps the MAC that it "
+		       "got there",
+		       "the neighbour table of %s has MAC "
+		       "%02x:%02x:%02x:%02x:%02x:%02x for the peer, whose "
+		       "device %s has %02x:%02x:%02x:%02x:%02x:%02x",
+		       c->device.name, mine[0], mine[1], mine[2], mine[3],
+		       mine[4], mine[5], c->peer.device, real[0], real[1],
+		       real[2], real[3], real[4], real[5]);
+}
+
+/*
+ * 只看对端现在等哪个 PSN。rxe 至多有 128 个未确认的 PSN，差得比这还远，就不会是
+ * 路上丢包，而是两端的起点不同。
+ */
+static struct explanation check_peer_psn(const struct case_of *c)
+{
+	uint32_t ahead = (c->peer.rq_psn - c->now.sq_psn) & MAX_24_BITS;
+
+	if (!c->known || !c->rxe || !c->peer.found || c->rq->peer ||
+	    ahead <= RXE_WINDOW || ahead >= MAX_24_BITS - RXE_WINDOW)
+		return no_idea();
+	return because("psn-differs",
+		       "rq_psn must be the sq_psn of the peer: send the PSN "
+		       "that you use, and use the one that was sent",
+		       "I am at PSN %u, but the peer expects %u, further away "
+		       "than what can be under way",
+		       c->now.sq_psn, c->peer.rq_psn);
+}
+
+/* 对端等的正是我下一个要发的：它全收到了，丢的是 ACK。*/
+static bool peer_has_it_all(const struct case_of *c)
+{
+	return c->known && c->peer.found && c->peer.rq_psn == c->now.sq_psn;
+}
+
+/* 计数器是整个设备的，不是这个 QP 的：只能当线索，不能当证明。*/
+static struct explanation lost_or_no_receive(const struct case_of *c,
+					     long long naks)
+{
+	if (naks > 0 && c->now.rnr_retry == RETRY_MAX)
+		return because(
+			"no-receive-posted",
+			"see rcvd_rnr_err in /sys/class/infiniband/"
+			"DEVICE/ports/1/hw_counters while a send waits: "
+			"if it grows, let the peer post receives before "
+			"it says that it is ready; if not, tcpdump udp "
+			"port 4791 on both sides",
+			"both ends match, so either the peer has no "
+			"receive posted (RNR NAKs have come, and rxe "
+			"counts that wait as lost packets), or packets are "
+			"lost on the way");
+	return because("lost-on-the-way",
+		       "tcpdump udp port 4791 on both sides tells which of the "
+		       "two directions is empty; ping with -s and -M do tells "
+		       "whether the MTU passes",
+		       "both ends match, so packets or ACKs are lost between "
+		       "them: a firewall on UDP 4791, a link that loses, or an "
+		       "MTU too small on the way");
+}
+
+/* 两端都对得上，对端也在 RTS：那就是路上丢了。*/
+static struct explanation check_wire(const struct case_of *c)
+{
+	const char *mine = device_of(c->qp->context);
+	long long naks = hw_counter(mine, "rcvd_rnr_err");
+	long long received = -1;
+	struct explanation why;
+
+	if (!c->known || (!c->peer.found && !c->rq->peer))
+		return no_idea();
+	if (c->peer.found)
+		received = hw_counter(c->peer.device, "rcvd_pkts");
+	if (received == 0)
+		why = because(
+			"nothing-arrives",
+			"look at `nft list ruleset` and `tc qdisc` on the "
+			"way, and compare `ip neigh` with the peer's MAC "
+			"address: a firewall drops, a wrong MAC is not "
+			"even seen by the peer's tcpdump",
+			"both ends match, but %s has not received one "
+			"packet: UDP port 4791 is dropped on the way, or "
+			"goes to a wrong MAC address",
+			c->peer.device);
+	else if (peer_has_it_all(c))
+		why = because(
+			"acks-lost",
+			"look at firewall and `tc qdisc` on the way back, "
+			"and at the peer's `ip neigh`; tcpdump udp port "
+			"4791 sees the ACKs leave there and not come here",
+			"the peer has received everything up to PSN %u, "
+			"so it is the ACKs that are lost on the way back",
+			(c->now.sq_psn - 1) & MAX_24_BITS);
+	else
+		why = lost_or_no_receive(c, naks);
+	if (received >= 0)
+		also_seen(&why, "%s: rcvd_pkts %lld", c->peer.device, received);
+	if (naks >= 0)
+		also_seen(&why, "%s: sent_pkts %lld, rcvd_rnr_err %lld", mine,
+			  hw_counter(mine, "sent_pkts"), naks);
+	return why;
+}
+
+static struct explanation no_receive(const struct case_of *c)
+{
+	return because("no-receive-posted",
+		       "post receives in INIT, before telling the peer that "
+		       "you are ready; rnr_retry 7 waits without end",
+		       "%s had no receive posted", request_peer_name(c));
+}
+
+// region completion-checks
+/* 每个 status 依次试哪些检查；都不作声就用 status.c 的那一行。*/
+static const struct {
+	enum ibv_wc_status status;
+	check_fn checks[MOST_CHECKS]; /* the rest NULL */
+} completion_checks[] = {
+	{ IBV_WC_LOC_LEN_ERR, { request_sges, request_recv_length } },
+	{ IBV_WC_LOC_QP_OP_ERR,
+	  { request_sges, request_opcode, check_my_netdev,
+	    request_recv_length } },
+	{ IBV_WC_LOC_PROT_ERR, { request_inline_read, request_sges } },
+	{ IBV_WC_WR_FLUSH_ERR,
+	  { request_sges, request_inline_read, request_opcode, check_my_netdev,
+	    check_my_mtu } },
+	{ IBV_WC_REM_INV_REQ_ERR,
+	  { request_peer_access, check_mtu, request_peer_recv } },
+	{ IBV_WC_REM_ACCESS_ERR, { request_remote, request_peer_access } },
+	{ IBV_WC_REM_OP_ERR, { request_peer_recv } },
+	{ IBV_WC_RETRY_EXC_ERR,
+	  { check_my_netdev, check_my_qpn, check_pair, check_peer_state,
+	    check_peer_psn, check_my_mtu, check_mac, check_wire } },
+	{ IBV_WC_RNR_RETRY_EXC_ERR, { no_receive } },
+};
+// endregion completion-checks
+
+static void see_both_ends(struct explanation *why, const struct case_of *c)
+{
+	if (c->known)
+		also_seen(why,
+			  "my QP %u: %s, to QP %u, sq_psn %u, rq_psn %u, "
+			  "timeout %u, retry_cnt %u, rnr_retry %u",
+			  c->qp->qp_num, qp_state_name(c->now.qp_state),
+			  c->now.dest_qp_num, c->now.sq_psn, c->now.rq_psn,
+			  c->now.timeout, c->now.retry_cnt, c->now.rnr_retry);
+	if (c->peer.found)
+		also_seen(why,
+			  "the peer, in this kernel: QP %u on %s, %s, to QP "
+			  "%u, sq_psn %u, rq_psn %u",
+			  c->peer.qp_num, c->peer.device,
+			  qp_state_name(c->peer.state), c->peer.dest_qp_num,
+			  c->peer.sq_psn, c->peer.rq_psn);
+}
+
+static struct explanation run_checks(const struct case_of *c)
+{
+	const size_t n =
+		sizeof(completion_checks) / sizeof(completion_checks[0]);
+	struct explanation why = no_idea();
+
+	for (size_t i = 0; i < n; i++) {
+		const check_fn *check = completion_checks[i].checks;
+
+		if (completion_checks[i].status != c->status)
+			continue;
+		for (int k = 0; k < MOST_CHECKS && check[k] && !why.cause[0];
+		     k++)
+			why = check[k](c);
+	}
+	return why;
+}
+
+struct explanation explain_completion(struct ibv_qp *qp,
+				      const struct ibv_wc *wc,
+				      const struct explain_request *request)
+{
+	KEEP_ERRNO;
+	struct explanation why;
+	struct case_of c;
+
+	if (!explain_is_on())
+		return explain_wc_status(wc->status);
+	c = look_at(qp, wc->status, request);
+	why = run_checks(&c);
+	if (!why.cause[0])
+		why = explain_wc_status(wc->status);
+	see_both_ends(&why, &c);
+	return why;
+}
+
+struct explanation why_no_ack(struct ibv_qp *qp,
+			      const struct explain_request *request)
+{
+	struct case_of c = look_at(qp, IBV_WC_RETRY_EXC_ERR, request);
+	struct explanation why = run_checks(&c);
+
+	see_both_ends(&why, &c);
+	return why;
+}
+
+struct explanation why_no_peer(struct ibv_qp *qp,
+			       const struct explain_request *request)
+{
+	struct case_of c = look_at(qp, IBV_WC_RETRY_EXC_ERR, request);
+	struct explanation why = check_peer_state(&c);
+
+	see_both_ends(&why, &c);
+	return why;
+}

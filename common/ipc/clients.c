@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+/*
+ * clients.c —— engine 的 client 们：一次一个请求，谁也拖不住别人
+ *
+ * 每个 client 都可能不守规矩：写半条消息就停下，只写不读，说 4 GiB 的消息，连上一千次，
+ * 或者在 READ 途中死掉。对付它们靠三条：不为它等（一切都由 epoll 驱动），不为它存（上一
+ * 条没发完就不读下一条），不无限期地容忍（timer）。
+ */
+#include "clients.h"
+
+#include "base/deadline.h"
+#include "base/failure.h"
+#include "base/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ACCEPT_BATCH 16
+#define ACCEPT_MS    100  /* fd 用尽后，隔这么久再 accept */
+#define DRAIN_MS     2000 /* 拒绝之后，让对端把正在写的写完 */
+/* 积了这么多没发出去，就不再取下一个请求。*/
+#define OUT_HIGH 65536
+#define OUT_MOST (ENGINE_FRAME_MAX + OUT_HIGH)
+
+static void close_client(struct engine_client *c)
+{
+	struct engine_ipc *ipc = c->ipc;
+
+	TAILQ_REMOVE(&ipc->clients, c, entry);
+	ipc->count--;
+	event_loop_remove(ipc->loop, &c->source);
+	timer_cancel(&ipc->loop->timers, &c->timer);
+	ipc->gone(c, ipc->context);
+	engine_stream_close(&c->stream);
+	free(c);
+}
+
+static void on_stall(void *owner)
+{
+	close_client(owner);
+}
+
+/* ---- 回答 --------------------------------------------------------------- */
+
+/*
+ * 发不出去不在这里关连接：调用者可能正握着这个 client。关掉收发两个方向，epoll 随后会
+ * 报 EPOLLHUP，由 on_ready() 来收尾。
+ */
+static void give_up(struct engine_client *c)
+{
+	c->broken = true;
+	shutdown(c->stream.fd, SHUT_RDWR);
+}
+
+static void flush(struct engine_client *c)
+{
+	int rc = c->broken ? 0 : engine_stream_flush(&c->stream);
+
+	if (rc && rc != -EAGAIN)
+		give_up(c);
+}
+
+static void take_requests(struct engine_client *c);
+static void watch(struct engine_client *c);
+
+void engine_ipc_answer(struct engine_client *client,
+		       const struct engine_message *message, int fd)
+{
+	int rc = engine_encode(message, &client->stream);
+
+	if (!rc && fd >= 0)
+		rc = engine_stream_attach(&client->stream, fd);
+	if (rc)
+		give_up(client);
+	client->busy = false;
+	/* 等着它的也许已在缓冲区里：不会再有 EPOLLIN 来提醒。*/
+	if (!client->taking) {
+		take_requests(client);
+		watch(client);
+	}
+}
+
+void engine_ipc_fail(struct engine_client *client,
+		     const struct engine_failure *failure)
+{
+	const struct engine_message m = engine_failure_message(failure);
+
+	engine_ipc_answer(client, &m, -1);
+}
+
+void engine_ipc_tell(struct engine_client *client,
+		     const struct engine_message *message)
+{
+	if (engine_stream_pending(&client->stream) || client->broken)
+		return; /* 进度是附送的：对方不读，就不送 */
+	if (engine_encode(message, &client->stream))
+		give_up(client);
+	flush(client);
+	watch(client);
+}
+
+/* ---- 请求 --------------------------------------------------------------- */
+
+// region refuse
+/*
+ * 长度不可信，后面的字节就没有边界可言：答一个 Error，然后只读不看，直到对端收手（或
+ * 2 秒后）。若立刻 close，正在 write 的对端只会得到 EPIPE，看不到那个 Error。
+ */
+static void refuse(struct engine_client *c, uint32_t size)
+{
+	const struct engine_failure f = engine_failure_of(
+		ENGINE_IPC_ERROR,
+		"Message too large: %u bytes, the limit is %u; closing", size,
+		ENGINE_FRAME_MAX);
+
+	c->refused = true;
+	c->drained_at = deadline_in_ms(DRAIN_MS);
+	engine_ipc_fail(c, &f);
+	engine_stream_discard(&c->stream);
+}
+// endregion refuse
+
+static void take_request(struct engine_client *c, const char *data,
+			 uint32_t size)
+{
+	struct engine_message message;
+	struct engine_fault fault = { "no memory" };
+	struct engine_failure f;
+
+	c->busy = true;
+	if (!engine_decode(&message, data, size, &fault)) {
+		c->ipc->request(c, &message, c->ipc->context);
+		return;
+	}
+	/* 边界还可信，坏的只是这一条：答 Error，连接照旧。*/
+	f = engine_failure_of(ENGINE_SERIALIZATION_ERROR, "%s", fault.text);
+	engine_ipc_fail(c, &f);
+}
+
+// region take-requests
+/* 现在可以取下一个请求吗：一次只答一个，答了的也不能积得太多。*/
+static bool may_take(const struct engine_client *c)
+{
+	return !c->busy && !c->broken && !c->refused && c->stream.out_fd < 0 &&
+	       engine_stream_pending(&c->stream) < OUT_HIGH;
+}
+
+static void take_requests(struct engine_client *c)
+{
+	const char *data;
+	uint32_t size;
+	int rc = 1;
+
+	c->taking = true;
+	do {
+		while (may_take(c)) {
+			rc = engine_stream_frame(&c->stream, &data, &size);
+			if (rc == -EMSGSIZE)
+				refuse(c, size);
+			if (rc != 1)
+				break;
+			take_request(c, data, size);
+			engine_stream_next(&c->stream);
+		}
+		/* 一起到的几个请求，回答也一起走：对端只醒一次。*/
+		flush(c);
+	} while (rc == 1 && may_take(c));
+	c->taking = false;
+	if (rc == 0 && c->at_end && !engine_stream_pending(&c->stream))
+		give_up(c); /* 问的都答了，它也不会再问 */
+}
+// endregion take-requests
+
+/* 0：它没有欠我们什么，爱等多久等多久。*/
+static int64_t patience_ends(const struct engine_client *c)
+{
+	if (c->broken)
+		return 0; /* EPOLLHUP 就要来了 */
+	if (c->refused)
+		return c->drained_at;
+	if (engine_stream_pending(&c->stream)) /* 它不读 */
+		return deadline_in_ms(c->ipc->stall_ms);
+	if (!c->busy && engine_stream_is_midway(&c->stream)) /* 只写了半条 */
+		return deadline_in_ms(c->ipc->stall_ms);
+	return 0;
+}
+
+/*
+ * 接下来等什么、等多久：只由 client 现在的样子决定。忙着的时候本不该再收它的请求，但
+ * 也不急着去改 epoll：多数 client 问一句等一句，改过去又改回来就是白费两次系统调用。
+ * 它真的又写了，on_ready() 再关。
+ */
+static void watch(struct engine_client *c)
+{
+	struct timers *timers = &c->ipc->loop->timers;
+	int64_t end = patience_ends(c);
+	uint32_t events = EPOLLIN;
+
+	if (may_take(c))
+		c->held = false;
+	if (c->at_end || (c->held && !c->refused))
+		events = 0;
+	if (!c->broken && engine_stream_pending(&c->stream))
+		events |= EPOLLOUT;
+	event_loop_change(c->ipc->loop, &c->source, events);
+	if (!end)
+		timer_cancel(timers, &c->timer);
+	else if (timer_set(timers, &c->timer, end))
+		give_up(c);
+}
+
+static void receive(struct engine_client *c)
+{
+	long n = engine_stream_fill(&c->stream);
+
+	if (n == 0)
+		c->at_end = true;
+	else if (n < 0 && n != -EAGAIN && n != -ENOBUFS)
+		give_up(c);
+	if (c->refused) {
+		engine_stream_discard(&c->stream);
+		if (c->at_end)
+			give_up(c);
+	}
+}
+
+static void on_ready(void *owner, uint32_t events)
+{
+	struct engine_client *c = owner;
+
+	/*
+	 * EPOLLHUP：对端整个关闭（或死了）。它在途的 READ 没有人要了，session 也随它
+	 * 去。只关一半（shutdown(SHUT_WR)）的不算：它还等着回答。
+	 */
+	if (events & (EPOLLHUP | EPOLLERR) || c->broken) {
+		close_client(c);
+		return;
+	}
+	if (events & EPOLLIN) {
+		c->held = !may_take(c);
+		if (!c->held || c->refused)
+			receive(c);
+	}
+	take_requests(c);
+	watch(c);
+}
+
+/* ---- 新来的 ------------------------------------------------------------- */
+
+static void turn_away(struct engine_ipc *ipc, int fd)
+{
+	const struct engine_failure f = engine_failure_of(
+		ENGINE_RESOURCE_EXHAUSTED, "clients (%u at most)", ipc->most);
+	const struct engine_message m = engine_failure_message(&f);
+	struct engine_stream stream;
+
+	engine_stream_init(&stream, fd, OUT_MOST);
+	if (!engine_encode(&m, &stream))
+		engine_stream_flush(&stream);
+	engine_stream_close(&stream);
+}
+
+static int welcome(struct engine_ipc *ipc, int fd)
+{
+	struct engine_client *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return -ENOMEM;
+	c->ipc = ipc;
+	engine_stream_init(&c->stream, fd, OUT_MOST);
+	c->source = (struct event_source){ on_ready, c, -1, 0 };
+	c->timer = (struct timer){ .fire = on_stall, .owner = c };
+	rc = event_loop_add(ipc->loop, &c->source, fd, EPOLLIN);
+	if (rc) {
+		free(c);
+		return rc;
+	}
+	TAILQ_INSERT_TAIL(&ipc->clients, c, entry);
+	ipc->count++;
+	return 0;
+}
+
+// region accept
+static void on_listener(void *owner, uint32_t events)
+{
+	struct engine_ipc *ipc = owner;
+
+	(void)events;
+	for (int i = 0; i < ACCEPT_BATCH; i++) {
+		int fd = accept4(ipc->listener.fd, NULL, NULL,
+				 SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE ||
+			       errno == ENOBUFS || errno == ENOMEM)) {
+			/*
+			 * fd 用尽时，listener 会一直“可读”而 accept 一直失败：
+			 * epoll 就此空转。歇一会儿，等别的 client 还回 fd。
+			 */
+			event_loop_change(ipc->loop, &ipc->source, 0);
+			timer_set(&ipc->loop->timers, &ipc->again,
+				  deadline_in_ms(ACCEPT_MS));
+		}
+		if (fd < 0)
+			return;
+		if (ipc->count >= ipc->most)
+			turn_away(ipc, fd);
+		else if (welcome(ipc, fd))
+			close(fd);
+	}
+}
+// endregion accept
+
+static void accept_again(void *owner)
+{
+	struct engine_ipc *ipc = owner;
+
+	event_loop_change(ipc->loop, &ipc->source, EPOLLIN);
+}
+
+int engine_ipc_open(struct engine_ipc *ipc, const char *path)
+{
+	int rc = engine_socket_listen(&ipc->listener, path);
+
+	if (rc)
+		return rc;
+	TAILQ_INIT(&ipc->clients);
+	ipc->count = 0;
+	ipc->source = (struct event_source){ on_listener, ipc, -1, 0 };
+	ipc->again = (struct timer){ .fire = accept_again, .owner = ipc };
+	rc = event_loop_add(ipc->loop, &ipc->source, ipc->listener.fd, EPOLLIN);
+	if (rc) {
+		call_failed(-rc, "epoll_ctl(listener)");
+		engine_socket_close(&ipc->listener);
+	}
+	return rc;
+}
+
+void engine_ipc_close(struct engine_ipc *ipc)
+{
+	event_loop_remove(ipc->loop, &ipc->source);
+	timer_cancel(&ipc->loop->timers, &ipc->again);
+	engine_socket_close(&ipc->listener);
+	while (!TAILQ_EMPTY(&ipc->clients))
+		close_client(TAILQ_FIRST(&ipc->clients));
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * parts.h - what the files of proto.h share: the messages as
+ * data. Nobody else includes it.
+ */
+#ifndef IPC_PARTS_H
+#define IPC_PARTS_H
+
+#include "proto.h"
+
+#include <string.h>
+
+enum engine_kind {
+	ENGINE_U16,
+	ENGINE_U32,
+	ENGINE_U64,
+	ENGINE_BOOL,
+	ENGINE_TEXT,	/* struct engine_text */
+	ENGINE_TEXTS,	/* struct engine_texts */
+	ENGINE_OPT_U32, /* struct engine_opt_u32 */
+};
+
+enum engine_need {
+	ENGINE_REQUIRED,
+	ENGINE_OPTIONAL,  /* absent: written as nil */
+	ENGINE_EXTENSION, /* absent: not written; ours */
+};
+
+struct engine_field {
+	enum engine_kind kind;
+	enum engine_need need;
+	size_t offset; /* in struct engine_message */
+	struct engine_text name;
+};
+
+#define ENGINE_FIELDS_MOST 11 /* of any message */
+
+struct engine_layout {
+	struct engine_text name; /* of the message */
+	const struct engine_field *fields;
+	size_t count;
+};
+
+/* A string constant, whose length the compiler knows. */
+// clang-format off
+#define ENGINE_TEXT_OF(string) { string, sizeof(string) - 1 }
+// clang-format on
+
+/* NULL for ENGINE_UNKNOWN. */
+const struct engine_layout *engine_layout_of(enum engine_type type);
+
+/* True if they are the same text. */
+static inline bool engine_same_text(struct engine_text a, struct engine_text b)
+{
+	return a.size == b.size && !memcmp(a.data, b.data, a.size);
+}
+
+/* True if @field of @message has a value (always, unless it may be absent). */
+bool engine_field_given(const struct engine_message *message,
+			const struct engine_field *field);
+
+/*
+ * Are these bytes exactly one MessagePack value, within ENGINE_DEPTH_MAX and
+ * ENGINE_VALUES_MAX? Neither allocates nor recurses. 0, or -EBADMSG with @fault.
+ */
+int engine_scan(const char *data, size_t size, struct engine_fault *fault);
+
+/* Set @fault's text. Returns -EBADMSG. */
+int engine_refuse(struct engine_fault *fault, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif

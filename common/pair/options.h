@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * options.h - the command line of rdma_server and rdma_client.
+ *
+ *	rdma_server [options] [device_name] [port] [gid_index]
+ *	rdma_client [options] <server_ip> [device_name] [port] [gid_index]
+ */
+#ifndef PAIR_OPTIONS_H
+#define PAIR_OPTIONS_H
+
+#include "measure.h"
+#include "rdma_common.h"
+
+enum role {
+	ROLE_SERVER,
+	ROLE_CLIENT
+};
+
+struct rdma_options {
+	enum role role;
+	const char *server;	   /* client: host name or address */
+	uint16_t tcp_port;	   /* host byte order */
+	const char *message;	   /* text to send */
+	int timeout_ms;		   /* 0: the default of each wait */
+	bool json;		   /* result as one JSON object */
+	struct rdma_config config; /* device, GID, sizes, events */
+	struct measure_plan plan;  /* once, ping-pong or bandwidth */
+};
+
+/*
+ * Parse the command line. Returns -1 to go on, or the exit code to end with: 0
+ * after --help, 2 after reporting wrong usage.
+ */
+int options_parse(struct rdma_options *opt, enum role role, int argc,
+		  char *argv[]);
+
+/*
+ * Parse [device_name] [port] [gid_index], of which @argc are there, into @opt.
+ * NULL, or what is wrong; *@value: with which argument.
+ */
+const char *options_device(struct rdma_options *opt, int argc, char *argv[],
+			   const char **value);
+
+/* @opt's limit for a wait whose default is @default_ms, milliseconds. */
+int timeout_or(const struct rdma_options *opt, int default_ms);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * outcome.h - what rdma_server and rdma_client have in common around the
+ * transfer: filling and checking one message, and telling the result as text or
+ * as one JSON object.
+ */
+#ifndef PAIR_OUTCOME_H
+#define PAIR_OUTCOME_H
+
+#include "options.h"
+
+/* What a run brought, as far as its mode fills it. */
+struct outcome {
+	uint32_t sent_bytes;	 /* MODE_ONCE */
+	uint32_t received_bytes; /* MODE_ONCE */
+	char text[256];		 /* MODE_ONCE: what arrived, printable */
+	bool measured;		 /* measure is filled */
+	struct measure_result measure;
+};
+
+/* Bytes of each message that this side will send. */
+uint32_t message_size(const struct rdma_options *opt,
+		      const struct rdma_resources *res);
+
+/* Put @opt's message and its NUL into send slot 0, post it, await its ACK. */
+int send_message(const struct rdma_options *opt, struct rdma_resources *res,
+		 struct outcome *out);
+
+/* Wait for the message in receive slot 0 and keep its text. */
+int receive_message(const struct rdma_options *opt, struct rdma_resources *res,
+		    struct outcome *out);
+
+/* Print the result on stdout: text, or JSON with @opt->json. */
+int report_outcome(const struct rdma_options *opt,
+		   const struct rdma_resources *res, const struct outcome *out);
+
+#endif

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+/*
+ * link.c —— 第 8 阶段（二）：eager 与 rendezvous 共用的底座
+ *
+ * 发送队列的位置、credit、receive 的环，以及“一切都失败”时怎样收场。
+ *
+ * credit：环有几格，就许对方领先几条。没有它，发得快的一方会撞上空的 receive 队列
+ * （RNR），对方的网卡要等一段 rnr timer 再重传，延迟从微秒变成毫秒。credit 搭下一条
+ * 反方向消息的便车回去；没有反方向的消息，就用 RDMA WRITE 写一个字节——它不消耗对方的
+ * receive，所以“还 credit”这件事本身永远不需要 credit，不会死锁。
+ */
+#include "explain/explain.h"
+#include "parts.h"
+
+#include <endian.h>
+#include <errno.h>
+
+/* 每这么多个请求才 signal 一次：CQE 要生成、要取走，都不是白来的。*/
+#define SIGNAL_EVERY 16
+
+// region slots
+/*
+ * 发送队列里的每个请求占一个位置，也占同号的 send slot。完成是按次序的：一个
+ * signaled 请求的 CQE 说明它和它之前的全部请求都完成了，位置与 slot 一并收回。
+ */
+bool tag_has_slot(const struct tag_channel *ch)
+{
+	return ch->posted - ch->done < ch->res->send_slots;
+}
+
+uint32_t tag_slot(const struct tag_channel *ch)
+{
+	return ch->posted & (ch->res->send_slots - 1);
+}
+
+bool tag_mark(struct tag_channel *ch, bool signaled)
+{
+	ch->posted++;
+	ch->unmarked = signaled ? 0 : (ch->unmarked + 1) % SIGNAL_EVERY;
+	return !ch->unmarked;
+}
+
+void tag_reclaim_slots(struct tag_channel *ch, uint32_t last)
+{
+	ch->done += ((last - ch->done) & (ch->res->send_slots - 1)) + 1;
+}
+// endregion slots
+
+// region credits
+/*
+ * @consumed 是对方的计数（模 256）。它有两条路来：header 里，或 RDMA WRITE 写来的那个
+ * 字节；两条路互不排队，旧值可能后到，所以只往前走，绝不后退。
+ */
+void tag_take_credits(struct tag_channel *ch, uint8_t consumed)
+{
+	uint8_t ahead = (uint8_t)(ch->sent - ch->returned);
+
+	if ((uint8_t)(consumed - ch->returned) <= ahead)
+		ch->returned = consumed;
+}
+
+bool tag_has_credit(struct tag_channel *ch)
+{
+	const uint8_t *mailbox = (const uint8_t *)recv_slot(ch->res, TAG_RING);
+
+	if ((uint8_t)(ch->sent - ch->returned) < TAG_DEPTH)
+		return true;
+	/*
+	 * 为什么只用一个字节？对端的 RDMA WRITE 与这里的读没有先后约束，多个字节可能读到
+	 * 一半新、一半旧；一个字节不会。
+	 */
+	tag_take_credits(ch, __atomic_load_n(mailbox, __ATOMIC_ACQUIRE));
+	return (uint8_t)(ch->sent - ch->returned) < TAG_DEPTH;
+}
+
+/* 欠了半圈就还；环里压着没人要的消息时，对方所剩无几，欠一个也还。*/
+bool tag_owes_credits(const struct tag_channel *ch)
+{
+	uint8_t owed = (uint8_t)(ch->consumed - ch->told);
+
+	return owed >= TAG_DEPTH / 2 || (owed && ch->n_in_ring);
+}
+
+/*
+ * 两边都在发时，credit 全靠 header 捎带，那个字节就一直停在旧值上。计数模 256：旧到差
+ * 192 以上，旧值看上去便成了“又还了几十个”，对方会多发，撞上空的 receive queue。所以
+ * 最多隔 TAG_DEPTH 条就重写一次，而且先于一切要发的消息。
+ */
+bool tag_credits_are_old(const struct tag_channel *ch)
+{
+	return (uint8_t)(ch->consumed - ch->written) >= TAG_DEPTH;
+}
+
+int tag_write_credits(struct tag_channel *ch, bool signaled)
+{
+	uint32_t slot = tag_slot(ch);
+
+	ch->told = ch->consumed;
+	ch->written = ch->consumed;
+	*send_slot(ch->res, slot) = (char)ch->consumed;
+	ch->counts.credit_writes++;
+	return post_write(ch->res, slot, 1, ch->peer.credit_addr,
+			  ch->peer.credit_rkey, tag_mark(ch, signaled));
+}
+// endregion credits
+
+// region post
+int tag_post(struct tag_channel *ch, uint32_t length, uint64_t tag,
+	     uint64_t bytes, uint16_t id, enum tag_protocol protocol)
+{
+	uint32_t slot = tag_slot(ch);
+	struct tag_header *head = (void *)send_slot(ch->res, slot);
+
+	*head = (struct tag_header){ .tag = htole64(tag),
+				     .length = htole32((uint32_t)bytes),
+				     .id = htole16(id),
+				     .protocol = (uint8_t)protocol,
+				     .consumed = ch->consumed };
+	ch->told = ch->consumed;
+	return post_send(ch->res, slot, length, tag_mark(ch, false));
+}
+// endregion post
+
+void tag_complete(struct tag_request *request, int status)
+{
+	request->status = status;
+}
+
+// region ring
+int tag_repost(struct tag_channel *ch)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < ch->n_fresh && !rc; i++)
+		rc = post_receive(ch->res, ch->fresh[i]);
+	ch->n_fresh = 0;
+	return rc;
+}
+
+/*
+ * 这一格用完了。不马上 post 回去：先让程序回信，等 CQ 空闲下来再补（不在延迟的关键
+ * 路径上）。环里多备了 TAG_FRESH 格，正好抵得上这些还没补的，所以 credit 可以先还。
+ */
+int tag_free_slot(struct tag_channel *ch, uint32_t slot, bool took_credit)
+{
+	ch->fresh[ch->n_fresh++] = slot;
+	ch->consumed = (uint8_t)(ch->consumed + took_credit);
+	return ch->n_fresh == TAG_FRESH ? tag_repost(ch) : 0;
+}
+// endregion ring
+
+int tag_release_buffer(struct tag_request *request)
+{
+	int err = request->mr ? ibv_dereg_mr(request->mr) : 0;
+
+	request->mr = NULL;
+	return err ? verb_failed(err, explain_destroy(err), "ibv_dereg_mr()")
+		   : 0;
+}
+
+// region end-requests
+static void end_list(struct tag_node *list, int status)
+{
+	struct tag_node *node;
+
+	while ((node = tag_list_shift(list))) {
+		struct tag_request *request =
+			tag_entry(node, struct tag_request, node);
+
+		tag_release_buffer(request);
+		tag_complete(request, status);
+	}
+}
+
+/*
+ * 所有还没完的 request 都以 @status 告终。先让 QP 进 ERR：此后对端的 READ 一律被拒，
+ * 注销 MR、归还 buffer 才是安全的。
+ */
+void tag_end_requests(struct tag_channel *ch, int status)
+{
+	const struct tag_recv *recv;
+
+	if (ch->res->qp)
+		modify_qp_to_error(ch->res);
+	while ((recv = tag_match_next_posted(&ch->match, NULL))) {
+		struct tag_request *request =
+			tag_entry(recv, struct tag_request, recv);
+
+		tag_match_cancel(&ch->match, &request->recv);
+		tag_complete(request, status);
+	}
+	end_list(&ch->to_send, status);
+	end_list(&ch->to_read, status);
+	end_list(&ch->to_finish, status);
+	for (int i = 0; i < TAG_RENDEZVOUS; i++) {
+		if (!ch->rendezvous[i])
+			continue;
+		tag_release_buffer(ch->rendezvous[i]);
+		tag_complete(ch->rendezvous[i], status);
+		ch->rendezvous[i] = NULL;
+	}
+}
+
+int tag_channel_fail(struct tag_channel *ch, int rc)
+{
+	if (!ch->failed) {
+		ch->failed = rc;
+		tag_end_requests(ch, rc);
+	}
+	return ch->failed;
+}
+// endregion end-requests

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/*
+ * lesson.c —— 各课程序共用的命令行
+ *
+ * 每一课都能用 --break 种下一个真实的错误，并在真实的 rxe0 上看到它的后果：
+ * 见过一次 EINVAL 是怎么来的，比读十遍文档更管用。
+ */
+#include "lesson.h"
+
+#include "base/arguments.h"
+#include "base/report.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_help(const char *program, const struct lesson_break *breaks,
+		       const char *positional)
+{
+	printf("usage: %s [--break NAME]%s\n\n"
+	       "  --break NAME   plant one mistake and see its error:\n",
+	       program, positional);
+	for (; breaks->name; breaks++)
+		printf("      %-12s %s\n", breaks->name, breaks->what);
+	printf("  --help         print this and exit\n");
+}
+
+static int bad_usage(const char *what, const char *value)
+{
+	return wrong_usage("see --help", what, value);
+}
+
+static bool is_known(const struct lesson_break *breaks, const char *name)
+{
+	for (; breaks->name; breaks++)
+		if (!strcmp(breaks->name, name))
+			return true;
+	return false;
+}
+
+static int parse_options(struct lesson *lesson,
+			 const struct lesson_break *breaks, int argc,
+			 char *argv[], const char *positional)
+{
+	static const struct option longs[] = {
+		{ "break", required_argument, NULL, 'b' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	*lesson = (struct lesson){
+		.config = { .gid_index = GID_INDEX_AUTO,
+			    .msg_size = DEFAULT_MSG_SIZE },
+	};
+	opterr = 0; /* 出错时由我们来说：原因与下一步 */
+	while ((c = getopt_long(argc, argv, "b:h", longs, NULL)) != -1) {
+		if (c == 'h') {
+			print_help(argv[0], breaks, positional);
+			return 0;
+		}
+		if (c != 'b')
+			return wrong_usage("see --help",
+					   "unknown option or no argument",
+					   argv[optind - 1]);
+		if (!is_known(breaks, optarg))
+			return bad_usage("no such --break", optarg);
+		lesson->break_name = optarg;
+	}
+	return -1;
+}
+
+int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
+		 int argc, char *argv[])
+{
+	const char *what;
+	uint64_t index;
+	int rc = parse_options(lesson, breaks, argc, argv,
+			       " [device_name] [gid_index]");
+
+	if (rc >= 0)
+		return rc;
+	if (argc - optind > 2)
+		return bad_usage("too many arguments", argv[optind + 2]);
+	if (optind < argc) {
+		what = not_a_device(argv[optind]);
+		if (what)
+			return bad_usage(what, argv[optind]);
+		lesson->config.device_name = argv[optind++];
+	}
+	if (optind < argc) {
+		if (!parse_number(argv[optind], 0, 255, &index))
+			return wrong_usage("see --help",
+					   "gid_index is not 0 ... 255",
+					   argv[optind]);
+		lesson->config.gid_index = (int)index;
+	}
+	return -1;
+}
+
+int lesson_parse_break(struct lesson *lesson, const struct lesson_break *breaks,
+		       int argc, char *argv[])
+{
+	int rc = parse_options(lesson, breaks, argc, argv, "");
+
+	if (rc < 0 && optind < argc)
+		return bad_usage("too many arguments", argv[optind]);
+	return rc;
+}
+
+bool lesson_breaks(const struct lesson *lesson, const char *name)
+{
+	return lesson->break_name && !strcmp(lesson->break_name, name);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lesson.h - the command line of the lessons' programs:
+ *
+ *	NN-slug [--break NAME] [device_name] [gid_index]
+ *	NN-slug [--break NAME]		where no RDMA device is used
+ *
+ * --break plants one mistake, so that its error can be seen for real.
+ */
+#ifndef LESSONS_LESSON_H
+#define LESSONS_LESSON_H
+
+#include "rdma_common.h"
+
+/* One mistake that a lesson can plant. A table ends with a NULL name. */
+struct lesson_break {
+	const char *name;
+	const char *what; /* one line for --help */
+};
+
+struct lesson {
+	const char *break_name; /* NULL: nothing is to be broken */
+	struct rdma_config config;
+};
+
+/*
+ * Parse the command line. Returns -1 to go on, or the exit code to end with:
+ * 0 after --help, 2 after reporting wrong usage.
+ */
+int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
+		 int argc, char *argv[]);
+
+/* As lesson_parse(), without device_name and gid_index. */
+int lesson_parse_break(struct lesson *lesson, const struct lesson_break *breaks,
+		       int argc, char *argv[]);
+
+/* True if the mistake @name was asked for. */
+bool lesson_breaks(const struct lesson *lesson, const char *name);
+
+#endif
