@@ -87,9 +87,9 @@ sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
 sources_tag_lat := client/tag_lat.c
 sources_test_connection := client/test_connection.c client/tcpx_options.c
-sources_qp_explain := labs/qp_explain.c
-sources_rxe_facts := labs/rxe_facts.c
-sources_qptrace-report := $(wildcard labs/recorder/report_*.c)
+sources_qp_explain := labs/tools/qp_explain.c
+sources_rxe_facts := labs/tools/rxe_facts.c
+sources_qptrace-report := $(wildcard labs/report/*.c)
 sources_faults := $(wildcard labs/faults/*.c)
 sources_ucx_echo := client/ucx_echo.c client/echo.c
 sources_sock_echo := client/sock_echo.c client/echo.c
@@ -99,7 +99,7 @@ libs_needle_server = $(ISAL)
 sources_needle := $(wildcard client/needle*.c)
 libs_needle = $(ISAL)
 sources_rdma_engine := server/rdma_engine.c server/engine_options.c
-sources_unix_pingpong := labs/unix_pingpong.c
+sources_unix_pingpong := labs/tools/unix_pingpong.c
 sources_engine_client := $(wildcard client/engine_*.c)
 libs_rdma_engine = $(MSGPACK) $(UUID) $(CRYPTO) $(ISAL)
 libs_engine_client = $(libs_rdma_engine)
@@ -143,7 +143,7 @@ $(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
 # The recorder is preloaded into anything: it shows nothing but what it wraps, and
 # brings no library along (the program's own libibverbs is the one to talk to).
 # Always -O2: dlsym's wrapper has to pass calls on without a trace (dl.c).
-TRACE := $(filter-out labs/recorder/report_%,$(wildcard labs/recorder/*.c)) \
+TRACE := $(wildcard labs/recorder/*.c) \
          $(filter-out common/explain/switch.c,$(wildcard common/explain/*.c)) \
          $(addprefix common/base/,failure.c report.c verbs_names.c)
 $(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h common/*/*.h) \

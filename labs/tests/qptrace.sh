@@ -58,8 +58,8 @@ session_pairs() {
 	ways ours "$B/rdma_server" rxe0 PORT : "$B/rdma_client" 10.99.0.1 rxe1 PORT
 	if command -v ucx_perftest >/dev/null; then
 		export UCX_IB_GID_INDEX=1
-		ways ucx labs/ucx_perftest -d rxe0:1 "${ucx[@]}" : \
-			labs/ucx_perftest -d rxe1:1 "${ucx[@]}" 127.0.0.1
+		ways ucx labs/tools/ucx_perftest -d rxe0:1 "${ucx[@]}" : \
+			labs/tools/ucx_perftest -d rxe1:1 "${ucx[@]}" 127.0.0.1
 	fi
 	if command -v rping >/dev/null; then
 		# RDMA CM listens, which TCP knows nothing of.

@@ -13,7 +13,7 @@ DATA=$SOURCES/common/explain/qp_table_data.c
 STATES='RESET INIT RTR RTS SQD SQE ERR'
 TYPES='RC UC UD XRC_INI XRC_TGT'
 
-CFLAGS=(-O1 -Wall -Wextra -Werror -std=gnu11 -D_GNU_SOURCE -I"$SOURCES/common")
+CFLAGS=(-O1 -Wall -Wextra -Werror -std=gnu11 -D_GNU_SOURCE -I"$SOURCES/common" -I"$SOURCES/common/explain")
 
 oneTimeSetUp() {
 	sweep=$(mktemp -d "$ROOT/build/sweep.XXXXXX")

@@ -261,7 +261,7 @@ test_lines() {
 # a negative one stays negative.
 test_what_is_written_can_be_read() {
 	helper "$B/unit_line" -O1 labs/tests/unit_line.c \
-		labs/recorder/line.c labs/recorder/report_load.c \
+		labs/recorder/line.c labs/report/load.c \
 		"$B/librdma_common.a" -libverbs -ljansson
 	here units "$B/unit_line" "$T/lines.json"
 	assertEquals "unit_line: 0 failures" "$(out_of units)"

@@ -148,10 +148,10 @@ run() {
 	[[ ! $trace ]] || client=("$root/labs/qptrace" --quiet -o "$trace" --)
 	counters rxe0 >"$work/rxe0"
 	counters rxe1 >"$work/rxe1"
-	perftest rxe0 "$root/labs/ucx_perftest" "${options[@]}"
+	perftest rxe0 "$root/labs/tools/ucx_perftest" "${options[@]}"
 	server=$!
 	await_server
-	perftest rxe1 "${client[@]}" "$root/labs/ucx_perftest" "${options[@]}" \
+	perftest rxe1 "${client[@]}" "$root/labs/tools/ucx_perftest" "${options[@]}" \
 		"$(address_of rxe0)"
 	await_both
 	# Stopped, they send nothing while the counters are read.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * report_html.c —— 一页 HTML：模板 report.html 里的一个记号换成 JSON 数据
+ * html.c —— 一页 HTML：模板 report.html 里的一个记号换成 JSON 数据
  *
  * 页面不引用任何外部资源，可以附在邮件里、离线打开。数据写在 <script> 里，所以其中
  * 的 "</" 要写成 "<\/"，否则一个名叫 "</script>" 的命令行参数就能结束它。
  */
-#include "report.h"
+#include "parts.h"
 
 #include "base/report.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/report.h - recordings read back: the events of one or two processes on one
- * time line, their QPs, and which send caused what.
+ * parts.h - what the files of this room share: the events of one or two
+ * recordings on one time line, their QPs, and which send caused what.
  *
  * Side 0 is called A, side 1 B. Everything lives until the program ends.
  */
-#ifndef RECORDER_REPORT_H
-#define RECORDER_REPORT_H
+#ifndef LABS_REPORT_PARTS_H
+#define LABS_REPORT_PARTS_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -67,10 +67,10 @@ struct report {
 	size_t left_out;
 };
 
-/* ---- report_load.c: 0, or -1 (reported) ---- */
+/* ---- load.c: 0, or -1 (reported) ---- */
 int report_load(struct report *r, char **paths, int count);
 
-/* ---- report_model.c ---- */
+/* ---- model.c ---- */
 
 /* QPs, peers, causes; marks what is kept: all, or not more than fits a page. */
 void report_build(struct report *r, bool all);
@@ -97,7 +97,7 @@ bool event_is_probe(const struct event *event);
 /* One line of words: "ibv_modify_qp QP 17 INIT -> RTR ...". */
 void event_describe(const struct event *event, char *out, size_t size);
 
-/* ---- report_text.c, report_html.c ---- */
+/* ---- text.c, html.c ---- */
 /* To stdout; unless @all, a long time line comes without its middle. */
 void report_as_text(const struct report *r, bool all);
 int report_as_html(const struct report *r, const char *template_path,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * report_model.c —— 从事件里认出 QP、谁和谁是一对、哪一次 send 引出了哪个 completion
+ * model.c —— 从事件里认出 QP、谁和谁是一对、哪一次 send 引出了哪个 completion
  */
-#include "report.h"
+#include "parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * report_load.c —— 读一份或两份记录，放到同一条时间轴上
+ * load.c —— 读一份或两份记录，放到同一条时间轴上
  *
  * 两个进程各有各的 monotonic 时间。同一次开机（boot_id 相同）的，原点也相同，直接
  * 比较，精确到纳秒；不同机器的只能靠 wall clock，精度是两台机器时钟的差。
  */
-#include "report.h"
+#include "parts.h"
 
 #include "base/report.h"
 #include "explain/explain.h"

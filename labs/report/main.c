@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * report_main.c —— qptrace-report：一份或两份记录，合成一条时间线
+ * main.c —— qptrace-report：一份或两份记录，合成一条时间线
  */
-#include "report.h"
+#include "parts.h"
 
 #include "base/report.h"
 

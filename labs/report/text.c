@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * report_text.c —— 终端里的时间线
+ * text.c —— 终端里的时间线
  *
  * A 的事件靠左，B 的缩进一格；连续的同类 post 合成一行；失败带着原因和下一步；最后
  * 是两边“各自以为”的对照表。
  */
-#include "report.h"
+#include "parts.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
