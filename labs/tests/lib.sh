@@ -26,6 +26,15 @@ lab() { "$ROOT/labs/lab" "$@"; }
 # in their VM.
 on_host() { ${LAB_ROOT:+lab run} "$@"; }
 
+# ordinary CMD…: as an ordinary user: this one, or nobody
+ordinary() {
+	[[ $UID == 0 ]] || { "$@"; return; }
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+
+# to_ordinary PATH…: give them to that user
+to_ordinary() { [[ $UID != 0 ]] || chown -R 65534:65534 "$@"; }
+
 # skip REASON: call it, then return from the test.
 skip() { skip_reason=$1; }
 
