@@ -11,7 +11,7 @@
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
 #   bench      our programs against perftest, iperf3 and others, as ratios
 #   faults     make each mistake of the catalogue, see the explainer name it
-#   fuzzers    the libFuzzer targets (needs clang; labs/tests/long_fuzz.sh)
+#   fuzzers    the libFuzzer targets (needs clang; labs/tests/fuzz/long_fuzz.sh)
 #   mutants    put each known fault back and see the tests catch it
 #   docs       fill code and real output into the READMEs and docs-zh
 #   deps       install what is missing (apt, dnf or pacman)

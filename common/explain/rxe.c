@@ -21,7 +21,7 @@ static const struct rxe_fact_row rows[] = {
 	  .before = "IBV_EVENT_QP_LAST_WQE_REACHED never comes",
 	  .since = "it comes each time that the receiving side of a QP in ERR "
 		   "has anything to do",
-	  .seen_by = "labs/tests/test_ucx_hang.sh" },
+	  .seen_by = "labs/tests/ucx/test_ucx_hang.sh" },
 	{ .name = "hides-local-errors",
 	  SINCE(6, 12),
 	  .before = "a send with a bad lkey, address, length or path MTU ends "
@@ -38,7 +38,7 @@ static const struct rxe_fact_row rows[] = {
 	  .before = "ibv_modify_qp of a UD QP with ACCESS_FLAGS: EINVAL from "
 		    "the table",
 	  .since = "EINVAL before the table is asked",
-	  .seen_by = "labs/tests/qp_sweep.c" },
+	  .seen_by = "labs/tests/explain/qp_sweep.c" },
 	{ .name = "maps-read-only-files",
 	  SINCE(6, 12),
 	  .before = "ibv_reg_mr of a file mapped MAP_SHARED and read-only: "

@@ -14,7 +14,7 @@
  *
  * 顺序就是语义：两条同 tag 的消息先后发出，必须先后被取走；所以两个队列都从最老的
  * 找起，一个也不能跳。UCX 为了快，把 mask 全 1 的 receive 按 tag 散列、其余的另放
- * 一队，再用序号决定谁更老；结果与这里从头找起完全相同（labs/tests/tag_property.c
+ * 一队，再用序号决定谁更老；结果与这里从头找起完全相同（labs/tests/tag/tag_property.c
  * 拿 UCX 自己来对答案）。
  */
 #include "match.h"

@@ -3,7 +3,7 @@
 #
 # lib.sh - what every test suite begins with:
 #
-#	. "$(dirname "$0")/lib.sh"     (labs/tests/test_*.sh, long_*.sh)
+#	. "$(dirname "$0")/../lib.sh"     (labs/tests/*/test_*.sh, long_*.sh)
 #	test_something() { … assert… }
 #	. shunit2
 #

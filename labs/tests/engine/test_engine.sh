@@ -1,0 +1,412 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# rdma_engine and engine_client on rxe: what they do when all is well, and what
+# they say to requests that cannot be served. What breaks is in
+# test_engine_faults.sh.
+#
+# shellcheck disable=SC2016 # scripts for the lab are quoted
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/engine/engine.sh
+. "$ROOT/labs/tests/engine/engine.sh"
+
+# Each of 64 clients reads so often.
+ENGINE_READS=${ENGINE_READS:-50}
+export ENGINE_READS
+
+oneTimeSetUp() {
+	build_engine_tests || return 1
+	make_store
+}
+
+oneTimeTearDown() { rm -rf "${S:-}"; }
+
+# The names and types that the original engine answered with (unit_engine_proto
+# ties them to the recorded bytes), for the requests in their order.
+RECORDED='{"type":"Pong","data":{"client_timestamp_ns":"uint","server_timestamp_ns":"uint","server_rtt_ns":"uint"}}
+{"type":"Pong","data":{"client_timestamp_ns":"uint","server_timestamp_ns":"uint","server_rtt_ns":"uint"}}
+{"type":"GetCapabilitiesResponse","data":{"device_name":"str","vendor_id":"uint","max_transfer_size":"uint","max_sessions":"uint","active_sessions":"uint","port_gid":"str","port_lid":"uint","supported_auth":["str"],"version":"str","real_rdma":"bool","extensions":["str","str"]}}
+{"type":"StartReadResponse","data":{"session_id":"str","local_addr":"uint","local_key":"uint","transfer_size":"uint","expected_crc":"uint","expires_at_ns":"uint"}}
+{"type":"StartReadResponse","data":{"session_id":"str","local_addr":"uint","local_key":"uint","transfer_size":"uint","expected_crc":"uint","expires_at_ns":"uint"}}
+{"type":"Error","data":{"code":"str","message":"str","category":"str","recoverable":"bool"}}
+{"type":"CompleteReadResponse","data":{"success":"bool","server_crc":"uint","message":"str"}}
+{"type":"CompleteReadResponse","data":{"success":"bool","server_crc":"uint","message":"str"}}
+{"type":"Error","data":{"code":"str","message":"str","category":"str","recoverable":"bool"}}
+{"type":"Error","data":{"code":"str","message":"str","category":"str","recoverable":"bool"}}
+{"type":"Error","data":{"code":"str","message":"str","category":"str","recoverable":"bool"}}'
+
+# Unchanged but for the session ids, which the engine chooses. Two sessions at
+# most, as it was when they were recorded.
+test_recorded_requests() {
+	local crc part
+	on_engine '
+		node node
+		engine engine -n 2
+		items=() kind=types
+		for kind in types answer; do
+			items=()
+			for i in 000 002 004 006 008 010 012 014 016 018 020; do
+				items+=("frame=labs/tests/engine/engine_frames/$i-req.bin" "$kind")
+			done
+			peer "$kind" "${items[@]}"
+		done
+		peer arrays arrays ping types caps types start=9,1,7 types map=1 answer bytes \
+			complete=1,1,13,0 types complete=1,1,13 types
+		stop engine node
+	' || return 0
+	assert_done engine node types answer arrays
+	assertEquals "$RECORDED" "$(out_of types)"
+	assertEquals "as arrays" "$(sed -n "1p; 3p; 4p; 7p; 9p" <<<"$RECORDED")" \
+		"$(sed "4,5d" "$T/arrays.out")"
+	assertEquals "68656c6c6f2c206e6565646c65 read-only" "$(sed -n 5p "$T/arrays.out")"
+	# jq would round them.
+	assert_in "$(sed -n 1p "$T/answer.out")" '"client_timestamp_ns":1795227289325611468,'
+	assert_answer answer 3 GetCapabilitiesResponse \
+		'.data | "\(.device_name) \(.max_sessions) \(.real_rdma) \(.supported_auth) \(.extensions)"' \
+		'rxe1 2 true ["none"] ["MapBuffer","ReadProgress"]'
+	crc=$("$B/needle" list -S "$S" -j | jq '.needles[] | select(.volume == 1 and .needle == "100").crc32c')
+	assert_answer answer 4 StartReadResponse .data.transfer_size 4096
+	assert_answer answer 5 StartReadResponse \
+		'.data | "\(.transfer_size) \(.expected_crc)"' "8192 $crc"
+	assert_answer answer 6 Error .data.code 'TooManySessions { max_sessions: 2 }'
+	# The client lied about the CRC, and reported a failure.
+	assert_answer answer 7 CompleteReadResponse .data.success false
+	assert_in "$(answer answer 7 .data.message)" 'client_crc is not the CRC'
+	assert_answer answer 8 CompleteReadResponse .data.success false
+	assert_in "$(answer answer 8 .data.message)" 'reported a failure'
+	assert_answer answer 9 Error .data.code \
+		'SessionNotFound { session_id: "no-such-session" }'
+	for part in 10 11; do
+		assert_answer answer "$part" Error \
+			'.data | "\(.code) \(.category) \(.recoverable)"' \
+			'UNSUPPORTED_MESSAGE request true'
+	done
+}
+
+# What is asked for is what comes: ranges, ends, cookies, addresses.
+test_reads() {
+	local huge=4611686018427387904 most=18446744073709551615
+	local hello=68656c6c6f2c206e6565646c65
+	on_engine '
+		serve node "$B/needle_server" -S "$S" rxe0
+		engine engine
+		p="start=9,1,7"
+		peer good ping answer $p answer map=1 answer bytes complete=1,1,13 answer \
+			$p,7,3 answer map=2 answer bytes complete=2,1,3 answer \
+			$p,7,0 answer map=3 answer bytes \
+			$p,13,0 answer map=4 answer bytes complete=4,1,0,0 answer \
+			start=9,2,7 answer map=5 answer bytes
+		peer refused start=9,1,8 answer start=9,3,7 answer start=8,1,7 answer \
+			$p,14,0 answer $p,13,1 answer $p,0,14 answer \
+			$p,0,'"$huge"' answer $p,'"$huge,$huge"' answer \
+			$p,1,'"$most"' answer $p,'"$most"',1 answer start=9,1,7 answer
+		# The node tells where its volumes lie; the data begin 32 bytes later.
+		read -r at key < <(sed -n "s/.*volume 9: .* at \(0x[0-9a-f]*\), rkey \(0x[0-9a-f]*\)/\1 \2/p" "$T/node.out")
+		peer addresses $p,0,5,30,4096,1 answer map=1 answer bytes \
+			$p,0,5,30,'"$most"','"$((0xffffffff))"' answer map=2 answer bytes \
+			$p,0,5,30,$((at + 34)),$((key)) answer map=3 answer bytes \
+			$p,0,5,30,$((at + 34)),$((key + 1)) answer map=4 answer bytes \
+			$p,1,11,30,$((at + 34)),$((key)) answer map=5 answer bytes
+		stop engine node
+	' || return 0
+	assert_done engine node good refused addresses
+	assert_answer good 1 Pong .data.client_timestamp_ns 7
+	assert_answer good 2 StartReadResponse .data.transfer_size 13
+	assert_answer good 3 MapBufferResponse .data.size 13
+	assertEquals "$hello read-only" "$(sed -n 4p "$T/good.out")"
+	assert_answer good 5 CompleteReadResponse .data.success true
+	assertEquals "6e6565 read-only" "$(sed -n 8p "$T/good.out")"
+	assertEquals "6e6565646c65 read-only" "$(sed -n 12p "$T/good.out")"
+	assert_answer good 13 StartReadResponse .data.transfer_size 0
+	assertEquals " read-only" "$(sed -n 15p "$T/good.out")"
+	assert_answer good 16 CompleteReadResponse .data.success true
+	assertEquals " read-only" "$(sed -n 19p "$T/good.out")"
+	assert_refused refused 1 security false 'wrong cookie'
+	assert_refused refused 2 request false 'no needle 3 in volume 9'
+	assert_refused refused 3 request false 'no needle 1 in volume 8'
+	local i
+	for i in 4 5 6 7 8 9 10; do
+		assert_refused refused "$i" request false 'not within the needle'
+	done
+	assert_answer refused 11 StartReadResponse .data.transfer_size 13
+	# An address within the needle is used; others are not, and do no harm.
+	for i in 3 6 12; do
+		assertEquals "${hello:0:10} read-only" "$(sed -n "${i}p" "$T/addresses.out")"
+	done
+	assertEquals "${hello:4:10} read-only" "$(sed -n 9p "$T/addresses.out")"
+	assertEquals "it would end behind it" "${hello:2:22} read-only" \
+		"$(sed -n 15p "$T/addresses.out")"
+}
+
+# Sessions end by CompleteRead, by their time-out and with their client.
+test_sessions() {
+	on_engine '
+		node node
+		engine engine -t 2 -n 3
+		p="start=9,1,7"
+		peer ends $p answer complete=1,1,13 answer complete=1,1,13 answer map=1 answer \
+			$p answer complete=2,1,12 answer $p answer complete=3,0,0 answer
+		peer times $p,0,0,9223372036854775807 answer \
+			$p,0,0,18446744073709551615 answer $p,0,0,0 answer \
+			$p,0,0,1 answer sleep=2300 complete=3,1,13 answer \
+			$p,0,0,1 answer sleep=1300 map=4 answer complete=4,1,13 answer \
+			complete=1,1,13 answer complete=2,1,13 answer
+		how=start peer many repeat=3 $p,0,0,60 repeat=3 answer silence=60000
+		three() { [[ $(grep -c Start "$T/many.out") == 3 ]]; }
+		await three
+		peer full $p answer
+		kill -KILL "${pids[many]}"
+		reap many 2>/dev/null
+		await has_sessions 0
+		peer room $p answer
+		stop engine node
+	' || return 0
+	assert_done engine node ends times full room
+	assert_answer ends 2 CompleteReadResponse .data.success true
+	assert_refused ends 3 session true 'not found'
+	assert_refused ends 4 session true 'not found'
+	assert_answer ends 6 CompleteReadResponse .data.success false
+	assert_answer ends 8 CompleteReadResponse .data.success false
+	# For ever is INT64_MAX, for clients that put it into a signed number.
+	assert_in "$(sed -n 1p "$T/times.out")" '"expires_at_ns":9223372036854775807}'
+	assert_in "$(sed -n 2p "$T/times.out")" '"expires_at_ns":9223372036854775807}'
+	assert_refused times 4 session true 'Maximum number of sessions \(3\)'
+	assert_refused times 5 session true 'has expired'
+	assert_refused times 7 session true 'has expired'
+	assert_refused times 8 session true 'has expired'
+	assert_answer times 9 CompleteReadResponse .data.success true
+	assert_answer times 10 CompleteReadResponse .data.success true
+	assert_refused full 1 session true 'Maximum number of sessions \(3\)'
+	assert_answer room 1 StartReadResponse .data.transfer_size 13
+}
+
+test_token() {
+	printf 'secret\n' >"$T/token"
+	printf 'secreT\n' >"$T/wrong"
+	chmod 600 "$T/token" "$T/wrong"
+	: >"$T/empty"
+	on_engine '
+		node node
+		engine engine -a "$T/token"
+		p="start=9,1,7"
+		peer peer ping answer $p answer token=secreT $p answer token= $p answer \
+			token=secret $p answer map=1 answer
+		client good read 9 1 7 -a "$T/token"
+		client bad read 9 1 7 -a "$T/wrong"
+		client none read 9 1 7
+		client caps caps -j
+		stop engine node
+		run empty "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -a "$T/empty"
+		run nofile "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -a "$T/nofile"
+	' || return 0
+	assert_done engine node peer good caps
+	assert_answer peer 1 Pong .data.client_timestamp_ns 7
+	assert_refused peer 2 security false 'an auth_token is needed'
+	assert_refused peer 3 security false 'the auth_token is wrong'
+	assert_refused peer 4 security false 'the auth_token is wrong'
+	assert_answer peer 5 StartReadResponse .data.transfer_size 13
+	assertEquals 'hello, needle' "$(out_of good)"
+	assert_error bad 1 'Permission denied: the auth_token is wrong \(security\)'
+	assert_error none 1 'Permission denied: an auth_token is needed \(security\)'
+	assertEquals '["token"]' "$(json caps '.supported_auth | @json')"
+	assert_error empty 1 'is not 1 \.\.\. 4096 bytes long'
+	assert_error nofile 1 'open\(.*nofile.*ENOENT'
+}
+
+test_client() {
+	head -c 3000000 /dev/urandom >"$T/big"
+	cp -r "$S" "$T/store"
+	"$B/needle" put -S "$T/store" 5 1 1 --file "$T/big" >/dev/null
+	local -x cookie
+	cookie=$("$B/needle" list -S "$S" -j |
+		jq '.needles[] | select(.volume == 1 and .needle == "1").cookie')
+	on_engine '
+		export S=$T/store
+		node node
+		engine engine
+		client ping ping -n 3 -j
+		client caps caps
+		client out read 9 1 7
+		client range read 9 1 7 -O 7 -S 3
+		client big read 5 1 1 -o "$T/big.copy" -j -p
+		client text read 5 1 1 -o "$T/big.again"
+		client cookie read 9 1 8 -o "$T/never"
+		client folder read 9 1 7 -o "$T"
+		client full read 9 1 7 -o /dev/full
+		client bench.ping "bench ping" -n 50 -j
+		client bench.read "bench read" 1 1 "$cookie" -n 50 -f 7 -j
+		client bench.map "bench read" 1 1 "$cookie" -n 50 -f 7 -j -m
+		client bench.bad "bench read" 9 1 8 -n 50 -f 7
+		await has_sessions 0
+		stop engine
+		client gone ping
+		sock=/tmp/nobody client nobody caps
+		# A path that is too long for a socket.
+		sock=/tmp/$(printf "x%.0s" {1..120}) client long ping
+		stop node
+	' || return 0
+	assert_done engine node ping caps out range text bench.ping bench.read bench.map
+	assertEquals 3 "$(jq -s 'map(select(.round_trip_us > 0)) | length' "$T/ping.out")"
+	assert_in "$(out_of caps)" '^device +rxe1$'
+	assertEquals 'hello, needle' "$(out_of out)"
+	assertEquals 'nee' "$(out_of range)"
+	assertEquals "big: $(err_of big)" 0 "$(rc_of big)"
+	assertTrue "the bytes" "cmp $T/big $T/big.copy"
+	assertTrue "the bytes" "cmp $T/big $T/big.again"
+	assertEquals 3000000 "$(json big .size)"
+	assert_in "$(err_of big)" '^\[progress\] [0-9]+ of 3000000 bytes$'
+	assert_error cookie 1 'wrong cookie for needle 1 of volume 9 \(security\)'
+	assertFalse "nothing is written" "[ -e $T/never ]"
+	assert_error folder 1 'Is a directory'
+	assert_error full 1 'No space left'
+	assertEquals "50 true 7" "$(json bench.map '"\(.iters) \(.mapped) \(.in_flight)"')"
+	assert_error bench.bad 1 'wrong cookie'
+	assert_error gone 1 'no engine listens there'
+	assert_error nobody 1 'no engine listens there'
+	assert_error long 1 'bytes long, not 1'
+}
+
+# lies NAME PATTERN CLIENT-ARGS ITEM...: engine_client reads from an engine that
+# does ITEM... (labs/tests/engine/engine_liar.c) and must end with one error that says
+# PATTERN, and with nothing written. No device is needed.
+lies() {
+	local name=$1 pattern=$2 liar i args
+	read -ra args <<<"$3"
+	timeout 60 "$B/engine_liar" "$T/$name.sock" "${@:4}" 2>"$T/$name.liar" &
+	liar=$!
+	for ((i = 0; i < 100; i++)); do
+		[[ ! -S $T/$name.sock ]] || break
+		sleep 0.05
+	done
+	here "$name" "$B/engine_client" "${args[@]}" -s "$T/$name.sock"
+	wait "$liar" || fail "$name: the liar: $(cat "$T/$name.liar")"
+	assert_error "$name" 1 "$pattern"
+	assertEquals "$name: bytes on stdout" 0 "$(stat -c %s "$T/$name.out")"
+}
+
+CAPS='say={"type":"GetCapabilitiesResponse","data":{"device_name":"x","vendor_id":1,"max_transfer_size":1,"max_sessions":1,"active_sessions":0,"port_gid":"x","port_lid":0,"supported_auth":["none"],"version":"1","real_rdma":true,"extensions":["MapBuffer"]}}'
+ID=01234567-89ab-cdef-0123-456789abcdef
+
+# started ID SIZE CRC: a StartReadResponse
+started() {
+	echo 'say={"type":"StartReadResponse","data":{"session_id":"'"$1"'","local_addr":1,"local_key":1,"transfer_size":'"$2"',"expected_crc":'"$3"',"expires_at_ns":1}}'
+}
+mapped() {
+	echo 'say={"type":"MapBufferResponse","data":{"session_id":"'"$ID"'","size":'"$1"'}}'
+}
+
+DONE='say={"type":"CompleteReadResponse","data":{"success":false,"server_crc":1,"message":"no match"}}'
+# CRC-32C of 100 times 'x'
+X100=$((0x4edb03cf))
+
+test_client_of_an_engine_that_lies() {
+	local read='read 1 2 3 -t 2' good
+	good=$(started $ID 100 $X100)
+	helper "$B/engine_liar" -O2 labs/tests/engine/engine_liar.c "${MSGPACK[@]}" -ljansson ||
+		{ fail 'no liar' && return; }
+	lies old 'has no MapBuffer' "$read" request "${CAPS/\"MapBuffer\"/}"
+	lies other 'answered GetCapabilities with Pong' "$read" request \
+		'say={"type":"Pong","data":{"client_timestamp_ns":1,"server_timestamp_ns":1,"server_rtt_ns":1}}'
+	lies unknown 'with something unknown' "$read" request 'say={"type":"Wrong","data":{}}'
+	lies nothing 'cannot be read' "$read" request 'say={}'
+	lies text 'cannot be read' "$read" request hex=05000000a568656c6c
+	lies long 'longer than 1048576 bytes' "$read" request hex=ffffffff
+	lies cut 'closed the connection' "$read" request hex=10000000
+	lies silent 'nothing came before the deadline' "$read" request eof
+	lies id "session id has 4 bytes" "$read" request "$CAPS" request "$(started abcd 100 1)"
+	lies more '3 bytes were asked for, the engine read 100' "$read -S 3" \
+		request "$CAPS" request "$good"
+	lies refuses 'refused StartRead: a.x1b.31mb .x.$' "$read" request "$CAPS" request \
+		'say={"type":"Error","data":{"code":"x","message":"a\u001b[31mb","category":"x","recoverable":false}}'
+	lies bare 'without a file descriptor' "$read" request "$CAPS" request "$good" \
+		request "$(mapped 100)" eof
+	lies small 'did not bring a sealed memfd of 5000' "$read" request "$CAPS" \
+		request "$(started $ID 5000 1)" request sealed=100 "$(mapped 5000)" eof
+	lies huge 'did not bring a sealed memfd of 4611686018427387904' "$read" \
+		request "$CAPS" request "$(started $ID $((1 << 62)) 1)" \
+		request sealed=100 "$(mapped $((1 << 62)))" eof
+	lies loose 'did not bring a sealed memfd of 100' "$read" request "$CAPS" \
+		request "$good" request loose=100 "$(mapped 100)" eof
+	lies pipe 'did not bring a sealed memfd of 100' "$read" request "$CAPS" \
+		request "$good" request pipe "$(mapped 100)" eof
+	lies crc 'bytes with CRC-32C 0x4edb03cf came, the engine said 100 with 0x00000001' \
+		"$read" request "$CAPS" request "$(started $ID 100 1)" \
+		request sealed=100 "$(mapped 100)" request "$DONE"
+	lies fewer '50 bytes with CRC-32C .* came, the engine said 100' "$read" \
+		request "$CAPS" request "$good" request sealed=100 "$(mapped 50)" request "$DONE"
+	lies disagrees 'the engine disagrees: no.x0amatch' "$read -o $T/copy" request "$CAPS" \
+		request "$good" request sealed=100 "$(mapped 100)" request "${DONE/ /\\n}"
+	lies bench 'closed the connection' 'bench read 1 2 3 -f 1 -t 2' request "$good"
+	lies bench.asked 'answers what nobody asked' 'bench read 1 2 3 -f 1 -t 2' \
+		request "$(mapped 100)" eof
+	lies bench.silent 'no read has ended before the deadline' \
+		'bench read 1 2 3 -f 1 -t 2' request eof
+}
+
+test_wrong_usage() {
+	local n
+	usage_error '--socket is missing' rdma_engine
+	usage_error '--socket is missing' rdma_engine -p x
+	usage_error '--peer is missing' rdma_engine -s x
+	usage_error 'too many arguments: z' rdma_engine -s x -p y z
+	for n in y:0 y:65536 y:z '[::1]:'; do
+		usage_error "port is not 1" rdma_engine -s x -p "$n"
+	done
+	usage_error 'is not HOST' rdma_engine -s x -p ''
+	for n in 0 1000001 -1 x; do
+		usage_error '--max-sessions is not' rdma_engine -s x -p y --max-sessions="$n"
+	done
+	for n in -c -m -t -r -w --depth --chunk; do
+		usage_error 'is not 1 \.\.\.' rdma_engine -s x -p y "$n" 0
+	done
+	usage_error 'gid-index is not' rdma_engine -s x -p y -g 256
+	usage_error 'unknown' rdma_engine --nonsense
+	usage_error 'needs an argument' rdma_engine --socket
+	usage_error 'the command is not ping, caps' engine_client
+	usage_error 'the command is not .*: dance' engine_client dance
+	usage_error 'the command is not .*: bench' engine_client bench
+	usage_error '--socket is missing' engine_client ping
+	usage_error 'COOKIE is missing' engine_client read -s x 1 2
+	usage_error 'too many arguments: 4' engine_client read -s x 1 2 3 4
+	usage_error 'VOLUME is not' engine_client read -s x 4294967296 2 3
+	usage_error 'COOKIE is not' engine_client read -s x 1 2 4294967296
+	usage_error '--json needs --output' engine_client read -s x -j 1 2 3
+	usage_error 'does not take the option: -o' engine_client ping -s x -o y
+	usage_error '--in-flight is not' engine_client bench read -s x -f 0 1 2 3
+	usage_error '--iters is not' engine_client ping -s x -n 0
+	for n in rdma_engine engine_client; do
+		assertEquals "$n --help" 0 "$("$B/$n" --help >/dev/null; echo $?)"
+	done
+}
+
+# Every byte of every read, and nothing is left when the clients are gone.
+test_load() {
+	on_engine '
+		ls -A /dev/shm >"$T/shm.before" # of another program, in the same VM
+		node node
+		engine engine
+		# What it opens when a first client comes is there already.
+		client first read 9 1 7
+		await has_sessions 0
+		held engine >"$T/held.before"
+		run_load load 64 "$ENGINE_READS"
+		await has_sessions 0
+		held engine >"$T/held.after"
+		ls -A /dev/shm >"$T/shm"
+		stop engine node
+		# Chunks of 100 bytes, three at a time: each read is many.
+		node again
+		engine small --chunk 100 --depth 3
+		run_load split 8 5
+		stop small again
+	' || return 0
+	assert_done engine node load small again split
+	assertEquals $((64 * ENGINE_READS)) "$(json load .reads)"
+	assertEquals 0 "$(json load .network)"
+	assertEquals 40 "$(json split .reads)"
+	assertEquals "descriptors and memory regions" "$(cat "$T/held.before")" \
+		"$(cat "$T/held.after")"
+	assertEquals "shared memory" "$(cat "$T/shm.before")" "$(cat "$T/shm")"
+}
+
+. shunit2

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# The explainer: the catalogue of faults with it, its judgement on what no device
+# here can do, and what it must not do. Without it: long_catalogue.sh.
+#
+# shellcheck disable=SC2016 # scripts for the lab are quoted
+# shellcheck source=labs/tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/explain/catalogue.sh
+. "$ROOT/labs/tests/explain/catalogue.sh"
+
+# blocks: one line per fault of $T/out, "NAME: MISTAKE # saw: … # said: … # …"
+blocks() {
+	awk '/^[a-z0-9-]+: / { if (line) print line; line = $0; next }
+		/^ / { sub(/^ +/, ""); line = line " # " $0 }
+		END { print line }' "$T/out"
+}
+
+test_the_right_cause_is_named_first() {
+	local n
+	lab_here || return 0
+	faults
+	assertEquals "$(grep -B9 FAIL "$T/out")" 0 "$rc"
+	assert_in "$(tail -n 1 "$T/out")" '^([0-9]+) of \1 causes named first$'
+	n=$(tail -n 1 "$T/out" | cut -d' ' -f1)
+	assertTrue "$n faults, $LEAST wanted" "((n >= LEAST))"
+	# Every one says all it has to say: one cause, one next step.
+	assertEquals "$n" "$(blocks | grep -cE \
+		-e ' # saw: [^#]+ # said: [^#]+ # next: [^#]+ .*# ok [A-Za-z0-9_-]+$' \
+		-e ' # saw: [^#]+: 0 # ok none: this kernel does it$')"
+}
+
+# The explainer may ask, but it changes nothing and leaves nothing.
+test_nothing_is_left_behind() {
+	local held
+	lab_here || return 0
+	held=$(in_lab 'held; "$1"/faults rtr-no-grh wrong-qpn lkey-wrong \
+		mr-memlock post-send-in-init >/dev/null; held' "$B")
+	assertEquals "$(head -n 1 <<<"$held")" "$(tail -n 1 <<<"$held")"
+}
+
+test_one_fault_alone() {
+	lab_here || return 0
+	faults rtr-gid-slot-empty
+	assertEquals 0 "$rc"
+	assert_in "$(blocks)" 'saw: ibv_modify_qp: ENODATA \(61\) # said: slot 7 of the GID table is empty'
+	assert_in "$(cat "$T/out")" '^1 of 1 causes named first$'
+}
+
+# One whose cause each layer knows: the GID table, the path, the value, the peer.
+test_some_faults_by_name() {
+	lab_here || return 0
+	faults rtr-gid-slot-empty rtr-gid-families-differ \
+		rtr-mtu-in-bytes-taken peer-in-err
+	assertEquals "$(cat "$T/out")" 0 "$rc"
+	assert_in "$(cat "$T/out")" '^4 of 4 causes named first$'
+}
+
+test_usage() {
+	faults --list
+	assertEquals 0 "$rc"
+	assertTrue "((\$(wc -l <'$T/out') >= LEAST))"
+	assertEquals 'no name twice' '' "$(cut -d' ' -f1 "$T/out" | sort | uniq -d)"
+	faults no-such-fault
+	assertEquals 2 "$rc"
+	assert_in "$(cat "$T/err")" 'no fault "no-such-fault"'
+	faults --no-such-option
+	assertEquals 2 "$rc"
+}
+
+# What changes links and devices must not do so outside the lab's VM.
+test_fresh_faults_refuse_a_real_machine() {
+	[[ ! -e /run/rdma-lab-vm ]] || { skip 'this is the lab'; return 0; }
+	local rc=0 out
+	build "$B/faults" >/dev/null
+	out=$("$B/faults" rtr-netdev-down 2>&1) || rc=$?
+	assertEquals 77 "$rc"
+	assert_in "$out" 'changes the machine'
+}
+
+# Any program of ours: with the switch it prints the errno, and nothing else.
+test_switch_in_a_program() {
+	local out
+	lab_here || return 0
+	build "$B/03-qp-states" >/dev/null
+	out=$(RDMA_EXPLAIN=0 lab run "$B/03-qp-states" --break no-grh 2>&1 >/dev/null)
+	assert_in "$out" 'failed: EINVAL \(22\): Invalid argument$'
+	assertEquals 1 "$(wc -l <<<"$out")"
+	out=$(lab run "$B/03-qp-states" --break no-grh 2>&1 >/dev/null)
+	assertEquals 'error: next: seen:' "$(awk '{ print $1 }' <<<"$out" | xargs)"
+}
+
+# Doubles answer for the devices that are not here; ASan and UBSan watch.
+test_judgement_without_a_device() {
+	local out rc=0 judges
+	mapfile -t judges < <(from 'common/explain/*.c')
+	sanitized "$T/unit" labs/tests/explain/unit_explain.c "${judges[@]}" \
+		common/base/{failure,report,verbs_names}.c
+	out=$("$T/unit" 2>"$T/err") || rc=$?
+	assertEquals "$(grep -v '^ok ' <<<"$out")$(grep -v '^error: call()' "$T/err")" \
+		0 "$rc"
+	assertTrue "$(wc -l <<<"$out") checks" "(($(grep -c '^ok ' <<<"$out") >= 70))"
+}
+
+. shunit2

@@ -1,0 +1,236 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# What can be said of the files without building them.
+# shellcheck source=labs/tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+MAX_LINES=700
+
+oneTimeSetUp() {
+	mapfile -t files < <(files_of .)
+}
+
+# files_of DIR: the text files under DIR that are, or would be, in git.
+files_of() {
+	(
+		cd "$1" || exit
+		git ls-files -co --exclude-standard 2>/dev/null ||
+			find . -name build -prune -o -type f -print |
+			sed 's/^..//'
+	) | sort | while read -r file; do
+		# Deleted but not committed yet, and binary files, do not count.
+		[[ -f $1/$file ]] && grep -Iq '' "$1/$file" && echo "$file"
+	done
+}
+
+c_files() { printf '%s\n' "$@" | grep '\.[ch]$'; }
+
+# Bash files are known by their first line, or else by their suffix.
+bash_files() {
+	local file first shell='^#!.*[/ ](ba)?sh( |$)'
+	for file; do
+		first=''
+		read -r first <"$file" 2>/dev/null || :
+		if [[ $file == *.sh || $first =~ $shell ]]; then
+			echo "$file"
+		fi
+	done
+}
+
+# Each rule takes files and prints what it objects to.
+
+rule_clang_format() {
+	local list
+	mapfile -t list < <(c_files "$@")
+	((${#list[@]} == 0)) ||
+		clang-format --dry-run -Werror "${list[@]}" 2>&1
+}
+
+# SC1091: shunit2 need not be where shellcheck could read it.
+rule_shellcheck() {
+	local list
+	mapfile -t list < <(bash_files "$@")
+	((${#list[@]} == 0)) ||
+		shellcheck -x -P SCRIPTDIR:. -e SC1091 "${list[@]}" 2>&1
+}
+
+rule_bash_n() {
+	local file
+	while read -r file; do
+		bash -n "$file" 2>&1
+	done < <(bash_files "$@")
+}
+
+rule_spdx() {
+	local file
+	{
+		c_files "$@"
+		bash_files "$@"
+		printf '%s\n' "$@" | grep -E '(^|/)Makefile$|\.(mk|awk|py|cc|cpp)$'
+	} | while read -r file; do
+		head -n 3 "$file" | grep -q 'SPDX-License-Identifier: MIT' ||
+			echo "$file: no SPDX line. Put one on top."
+	done
+}
+
+rule_language() {
+	local file han
+	for file; do
+		LC_ALL=C.UTF-8 grep -qP '\p{Han}' "$file" && han=1 || han=0
+		case $file in
+		*.h)
+			((han == 0)) || echo "$file: a header has Chinese" \
+				"comments. Write them in English."
+			;;
+		common/*.c | server/*.c | client/*.c | lessons/*.c)
+			((han == 1)) || echo "$file: has no Chinese comments." \
+				"Say why it does what it does."
+			;;
+		esac
+	done
+}
+
+# The pattern is written so that it does not match itself.
+rule_paths() {
+	grep -nHE '(^|[^A-Za-z0-9_.-])/(wor[k]|roo[t])(/|$)' "$@"
+}
+
+# A recipe line is tabs, then text: blanks before or between the tabs are typing
+# errors. (A continuation line of a variable may use blanks only.)
+rule_makefile() {
+	local list
+	mapfile -t list < <(printf '%s\n' "$@" | grep -E '(^|/)Makefile$|\.mk$')
+	((${#list[@]} == 0)) || grep -nHP '^\t* +\t|^\t+ ' "${list[@]}"
+}
+
+# Pages are long by the code and output that is filled into them.
+rule_length() {
+	printf '%s\n' "$@" | grep -v '\.md$' | tr '\n' '\0' |
+		xargs -0r awk -v max="$MAX_LINES" '
+		FNR == max + 1 {
+			print FILENAME ": more than " max " lines. Divide it."
+		}'
+}
+
+rule_white_space() {
+	printf '%s\n' "$@" | grep -vE '\.(md|patch|diff)$|(^|/)LICENSE$' |
+		tr '\n' '\0' | xargs -0r grep -nHP '[ \t]+$|\r$'
+}
+
+# objects RULE FILE TEXT: TEXT in FILE must make RULE object.
+objects() {
+	mkdir -p "$T/$(dirname "$2")"
+	printf '%b' "$3" >"$T/$2"
+	assertNotNull "$1 must object to: $3" "$(cd "$T" && "$1" "$2")"
+	rm "$T/$2"
+}
+
+agrees() { # RULE FILE TEXT
+	mkdir -p "$T/$(dirname "$2")"
+	printf '%b' "$3" >"$T/$2"
+	assertEquals "$1 must not object to: $3" '' "$(cd "$T" && "$1" "$2")"
+	rm "$T/$2"
+}
+
+has() { command -v "$1" >/dev/null || { skip "no $1 here"; return 1; }; }
+
+test_files_are_found() {
+	local all=" ${files[*]} "
+	assertContains "$all" ' common/rdma_common.h '
+	assertContains "$all" ' labs/tests/house/test_style.sh '
+	assertNotContains "$all" ' build/'
+	assertContains " $(bash_files "${files[@]}" | tr '\n' ' ')" ' labs/docs '
+}
+
+test_clang_format() {
+	has clang-format || return 0
+	assertEquals '' "$(rule_clang_format "${files[@]}")"
+	cp .clang-format "$T"
+	objects rule_clang_format a.c 'int main(void) {return 0;}\n'
+}
+
+# shellcheck disable=SC2016 # code of the planted files
+test_shellcheck() {
+	has shellcheck || return 0
+	assertEquals '' "$(rule_shellcheck "${files[@]}")"
+	objects rule_shellcheck tool '#!/usr/bin/env bash\necho $1\n'
+	objects rule_shellcheck a.sh '#!/bin/sh\necho $1\n'
+	agrees rule_shellcheck text 'echo $1\n'
+}
+
+test_bash_can_read_it() {
+	assertEquals '' "$(rule_bash_n "${files[@]}")"
+	objects rule_bash_n a.sh 'if true; then\n'
+}
+
+test_spdx_lines() {
+	assertEquals '' "$(rule_spdx "${files[@]}")"
+	objects rule_spdx a.c 'int a;\n'
+	objects rule_spdx tool '#!/usr/bin/env bash\n'
+	objects rule_spdx Makefile 'all:\n'
+	agrees rule_spdx README.md '# Title\n'
+}
+
+test_sources_teach_in_chinese_headers_speak_english() {
+	assertEquals '' "$(rule_language "${files[@]}")"
+	objects rule_language common/a.c '/* English */\n'
+	objects rule_language lessons/01-a/a.c 'int a;\n'
+	objects rule_language common/a.h '/* 中文 */\n'
+	agrees rule_language common/a.c '/* 中文 */\n'
+	agrees rule_language labs/vm/a.c '/* English */\n'
+}
+
+test_no_paths_of_one_machine() {
+	assertEquals '' "$(rule_paths "${files[@]}")"
+	objects rule_paths a.md 'see /wor''k/tree/a.c\n'
+	objects rule_paths a.sh 'cd /roo''t\n'
+	agrees rule_paths a.sh 'cd build/wor''k/x\n'
+}
+
+test_makefiles_do_not_mix_tabs_and_blanks() {
+	assertEquals '' "$(rule_makefile "${files[@]}")"
+	objects rule_makefile Makefile 'all:\n \techo\n'
+	objects rule_makefile Makefile 'all:\n\t echo\n'
+	agrees rule_makefile Makefile 'A = \\\\\n    b\nall:\n\techo\n'
+}
+
+test_no_file_is_too_long() {
+	assertEquals '' "$(rule_length "${files[@]}")"
+	objects rule_length a.c "$(printf '\\n%.0s' $(seq 701))"
+	agrees rule_length a.c "$(printf '\\n%.0s' $(seq 700))"
+}
+
+test_no_white_space_at_the_end_of_lines() {
+	assertEquals '' "$(rule_white_space "${files[@]}")"
+	objects rule_white_space a.c 'int a; \n'
+}
+
+# git on Windows would give each text file \r\n, and bash could not read it.
+test_line_ends_of_a_clone() {
+	local frames=labs/tests/engine/engine_frames
+	mkdir -p "$T/$frames"
+	cp .gitattributes "$T"
+	(
+		cd "$T" && git init -q . && git config core.autocrlf true || exit
+		printf 'one\ntwo\n' >script
+		printf 'one\r\ntwo\n' >"$frames/a.bin"
+		cp "$frames/a.bin" kept
+		git add . 2>/dev/null && rm script "$frames/a.bin" && git checkout-index -a
+	)
+	assertEquals "a script" "$(printf 'one\ntwo' | od -c)" "$(printf '%s' "$(<"$T/script")" | od -c)"
+	assertTrue "a binary file was changed" "cmp '$T/kept' '$T/$frames/a.bin'"
+}
+
+test_cppcheck() {
+	has cppcheck || return 0
+	local list
+	mapfile -t list < <(c_files "${files[@]}" |
+		grep -E '^(common|server|client|lessons)/.*c$')
+	assertEquals '' "$(cppcheck -q --std=c11 --error-exitcode=1 -Icommon \
+		--enable=warning,portability --inline-suppr \
+		--suppress=missingIncludeSystem \
+		--suppress=normalCheckLevelMaxBranches "${list[@]}" 2>&1)"
+}
+
+. shunit2

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+/*
+ * unit_line.c FILE —— 记录器写得出的，报告都读得回来
+ *
+ * 用 line.h 把两万行写进 FILE：每种整数类型的边界与随机值，文本是任意的字节。再用报告自
+ * 己的 report_load 读：一行也不许拒绝，每个数都是原来的数。
+ */
+#include "../../recorder/line.h"
+#include "../../report/parts.h"
+#include "../unit.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#define LINES 20000u
+
+struct values {
+	int i;
+	unsigned int u;
+	int64_t l;
+	uint64_t ul;
+	uint16_t half;
+	bool flag;
+};
+
+/* 三次里有一次在边界上。*/
+static uint64_t some(void)
+{
+	static const uint64_t edges[] = { 0,
+					  1,
+					  9,
+					  99,
+					  INT_MAX,
+					  1ull + INT_MAX,
+					  UINT_MAX,
+					  1ull << 53,
+					  INT64_MAX,
+					  1ull << 63,
+					  UINT64_MAX - 1,
+					  UINT64_MAX };
+	uint64_t value = (uint64_t)mrand48() << 32 ^ (uint64_t)mrand48();
+
+	return value % 3 ? value >> value % 64 : edges[value % 12];
+}
+
+static struct values some_values(void)
+{
+	return (struct values){ (int)some(),	  (unsigned int)some(),
+				(int64_t)some(),  some(),
+				(uint16_t)some(), some() % 2 };
+}
+
+static void write_line(FILE *out, uint64_t t, const struct values *v)
+{
+	char text[300];
+	struct line line;
+	size_t n = some() % sizeof(text);
+
+	for (size_t i = 0; i < n; i++)
+		text[i] = (char)(some() % 255 + 1);
+	text[n] = '\0';
+	line_start(&line, "warning");
+	LINE_NUMBER(&line, "t", t);
+	LINE_NUMBER(&line, "i", v->i);
+	LINE_NUMBER(&line, "u", v->u);
+	LINE_NUMBER(&line, "l", v->l);
+	LINE_NUMBER(&line, "ul", v->ul);
+	LINE_NUMBER(&line, "half", v->half);
+	LINE_NUMBER(&line, "flag", v->flag);
+	LINE_TEXT(&line, "text", text);
+	fprintf(out, "{%.*s}\n", (int)line.used, line.text);
+}
+
+static int64_t number(const struct event *event, const char *key)
+{
+	json_t *value = json_object_get(event->json, key);
+
+	CHECK(json_is_integer(value), "%s is a number", key);
+	return json_integer_value(value);
+}
+
+static void compare(const struct event *event, const struct values *v)
+{
+	const char *hex = event_text(event, "ul");
+
+	CHECK(number(event, "i") == v->i, "%d", v->i);
+	CHECK(number(event, "u") == v->u, "%u", v->u);
+	CHECK(number(event, "l") == v->l, "%" PRId64, v->l);
+	CHECK(number(event, "half") == v->half, "%d", v->half);
+	CHECK(number(event, "flag") == v->flag, "%d", v->flag);
+	CHECK((*hex ? strtoull(hex, NULL, 16) : event_number(event, "ul")) ==
+		      v->ul,
+	      "%" PRIu64, v->ul);
+	CHECK(json_is_string(json_object_get(event->json, "text")), "text");
+}
+
+int main(int argc, char **argv)
+{
+	static struct values all[LINES];
+	struct report r = { 0 };
+	FILE *out = argc > 1 ? fopen(argv[1], "w") : NULL;
+
+	if (!out)
+		return 2;
+	for (unsigned int i = 0; i < LINES; i++) {
+		all[i] = some_values();
+		write_line(out, i, &all[i]);
+	}
+	fclose(out);
+	CHECK(!report_load(&r, argv + 1, 1), "the report takes them");
+	CHECK(r.count == LINES, "%zu of them", r.count);
+	for (size_t i = 0; i < r.count; i++)
+		compare(&r.events[i], &all[i]);
+	return unit_result("unit_line");
+}

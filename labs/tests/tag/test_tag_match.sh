@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Tag matching: the matcher against UCX on the same random sequences, the channel
+# on rxe (every byte, every kind of bad end), and tag_lat between two processes.
+#
+# shellcheck disable=SC2016 # scripts for the lab are quoted
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/tag/tag.sh
+. "$ROOT/labs/tests/tag/tag.sh"
+
+# build_property MATCHER OUTPUT: the comparison with UCX, around that matcher
+build_property() {
+	compile "$2" -Icommon/tag labs/tests/tag/tag_property.c "$1" common/base/arguments.c \
+		common/base/report.c -lucp -lucs 2>"$T/cc.err"
+}
+
+# property OUTPUT-NAME ARG…: $said and $rc
+property() {
+	rc=0
+	said=$(timeout 100 "$@" 2>&1) || rc=$?
+}
+
+test_the_matcher_does_what_ucx_does() {
+	local seed=${TAG_SEED:-$RANDOM}
+	build_property common/tag/match.c "$T/property" ||
+		fail "$(cat "$T/cc.err")"
+	# rendezvous from 150 bytes, then everything eager, then over shared memory
+	property "$T/property" --sequences 20000 --seed "$seed"
+	echo "$said"
+	assertEquals "$said" 0 "$rc"
+	assert_in "$said" "^the same: seed $seed, 20000 sequences over self"
+	UCX_RNDV_THRESH=inf property "$T/property" --sequences 5000 \
+		--seed "$seed"
+	assertEquals "$said" 0 "$rc"
+	UCX_TLS=posix property "$T/property" --sequences 5000 --seed "$seed"
+	echo "$said"
+	assertEquals "$said" 0 "$rc"
+	assert_in "$said" '5000 sequences over posix'
+}
+
+test_the_comparison_says_what_is_wrong_with_its_arguments() {
+	build_property common/tag/match.c "$T/property"
+	for wrong in --sequences=0 --sequences=x --seed=-1 --ops=1 --ops=99 more \
+		--nonsense; do
+		property "$T/property" "$wrong"
+		assertEquals "$wrong: $said" 2 "$rc"
+	done
+	UCX_TLS=nothing property "$T/property"
+	assertEquals "$said" 77 "$rc"
+}
+
+# planted NAME FUNCTION SED: a fault in one function of the matcher must be seen.
+planted() {
+	sed "/^[a-z].*$2(/,/^}/ $3" common/tag/match.c >"$T/$1.c"
+	assertFalse "$1 changes nothing" "cmp -s common/tag/match.c $T/$1.c"
+	build_property "$T/$1.c" "$T/$1" || fail "$1: $(cat "$T/cc.err")"
+	property "$T/$1" --sequences 10000
+	assertEquals "$1: $said" 1 "$rc"
+	assert_in "$said" 'different: .* repeat it with --seed [0-9]+' "$1"
+}
+
+test_faults_in_the_matcher_are_found() {
+	planted newest_receive_first tag_match_arrive \
+		's/posted.next;/posted.prev;/; s/node = node->next/node = node->prev/'
+	planted newest_message_first tag_match_probe \
+		's/unexpected.next;/unexpected.prev;/; s/node = node->next/node = node->prev/'
+	planted mask_ignored tag_fits 's/ & mask/ | (mask \& 0)/'
+	planted mask_on_one_side_only tag_fits \
+		's/((sent ^ tag) & mask)/((sent \& mask) ^ tag)/'
+	planted unexpected_not_searched tag_match_post \
+		's/tag_match_probe(.*/NULL;/'
+	planted cancel_leaves_it tag_match_cancel 's/tag_list_remove.*//'
+	planted one_byte_short tag_match_outcome 's/<=/</'
+	planted probe_takes tag_match_take 's/tag_list_remove.*//'
+}
+
+test_the_channel_on_rxe() {
+	compile "$T/unit" labs/tests/tag/unit_tag_channel.c \
+		"$B/librdma_common.a" -libverbs -ljansson || return
+	in_lab '
+		cd /sys/class/infiniband
+		# Not send_rnr_err: there rxe also counts a READ response that the
+		# network would not take, and asks nobody to wait for it.
+		rnr() { cat rxe[01]/ports/1/hw_counters/rcvd_rnr_err; }
+		rnr >"$T/rnr.before"
+		run unit timeout 120 "$T/unit" rxe0 rxe1
+		rnr >"$T/rnr.after"
+	' || return 0
+	assertEquals "$(out_of unit) $(err_of unit)" 0 "$(rc_of unit)"
+	assert_in "$(out_of unit)" '^12 tests, 0 failures$'
+	# Limits and credits were used, not only there.
+	assert_in "$(out_of unit)" '^random: .* [1-9][0-9]* left in the ring'
+	assert_in "$(out_of unit)" \
+		'^many .* [1-9][0-9]* waited for credit, [1-9][0-9]* left in the ring'
+	assertEquals "a receive queue was empty (RNR)" "$(cat "$T/rnr.before")" \
+		"$(cat "$T/rnr.after")"
+}
+
+test_two_processes() {
+	local size
+	in_lab '
+		eval "$LATENCY"
+		for size in 0 8192 8193; do
+			latency "s$size" -q : -j -n 10 -s "$size"
+		done
+		latency s4194304 -q : -j -n 1 -s 4194304
+		latency small -q -e 16 : -n 3 -e 16 -s 17
+	' || return 0
+	for size in 0 8192 8193 4194304; do
+		assert_pair "s$size"
+		assertEquals "$size" "$(json "s$size.client" .size)"
+		assertEquals true "$(json "s$size.client" \
+			'.half_round_trip_us.median > 0 and .mode == "pingpong"')"
+	done
+	assert_pair small
+	assert_in "$(out_of small.client)" '^3 round trips of 17 bytes: half'
+}
+
+test_ends_that_are_not_good() {
+	in_lab '
+		eval "$LATENCY"
+		latency eager -q -e 100 : -q -e 200
+		latency_server killed.server -q rxe0
+		start killed.client "$B/tag_lat" client -q -n 10000000 127.0.0.1 rxe1
+		await in_rts
+		kill -KILL "${pids[killed.server]}"
+		reap killed.server killed.client
+		latency_server int.server -q rxe0
+		start int.client "$B/tag_lat" client -q -n 10000000 127.0.0.1 rxe1
+		await in_rts
+		nap 0.2
+		kill -INT "${pids[int.client]}"
+		reap int.server int.client
+		latency_server stopped.server -q -t 60 rxe0
+		start stopped.client "$B/tag_lat" client -q -t 1 -n 10000000 127.0.0.1 rxe1
+		await in_rts
+		nap 0.2
+		kill -STOP "${pids[stopped.server]}"
+		reap stopped.client
+		kill -CONT "${pids[stopped.server]}"
+		reap stopped.server
+		for bad in short=text=short plan=fill=30 hello=text=GET; do
+			name=liar.${bad%%=*}
+			latency_server "$name" -q -t 1 rxe0
+			items=(hello con sync "${bad#*=}")
+			[[ $bad != hello=* ]] || items=("${bad#*=}" fill=99)
+			start other "$B/peer" connect 127.0.0.1 18515 "${items[@]}"
+			reap "$name" other
+		done
+	' || return 0
+	assert_error eager.server 1 \
+		'eager up to 200 bytes; mine is .* 100 bytes$'
+	assert_error eager.client 1 \
+		'eager up to 100 bytes; mine is .* 200 bytes$'
+	assertEquals 137 "$(rc_of killed.server)"
+	assert_error killed.client 1 'the peer closed the connection'
+	assert_error int.client 1 'stopped by a signal'
+	assertEquals "$(err_of int.server)" 1 "$(rc_of int.server)"
+	assert_error stopped.client 1 'no message fits tag 0x2'
+	assertEquals "$(err_of stopped.server)" 1 "$(rc_of stopped.server)"
+	assert_error liar.short 1 "reading the peer's channel plan"
+	assert_error liar.plan 1 "the peer's channel is magic 0x41414141"
+	assert_error liar.hello 1 "the peer's hello is magic"
+}
+
+test_wrong_usage() {
+	local words
+	while read -ra words; do
+		rc=0
+		said=$("$B/tag_lat" "${words[@]}" 2>&1) || rc=$?
+		assertEquals "tag_lat ${words[*]}: $said" 2 "$rc"
+		assert_in "$said" '^error: .*' "${words[*]}"
+		assert_in "$said" '^ next: usage: tag_lat' "${words[*]}"
+	done <<-'END'
+
+		neither
+		client
+		server rxe0 18515 1 more
+		server rxe0 99999
+		server rxe0 18515 256
+		client 127.0.0.1 rxe0 0
+		server -n 0
+		server -s 1073741825
+		server -s x
+		server -e 0
+		server -e 1048577
+		server -t 0
+		server --nonsense
+		server -n
+	END
+	"$B/tag_lat" --help >/dev/null
+	assertEquals 0 $?
+}
+
+oneTimeSetUp() { build_helpers; }
+
+. shunit2

@@ -1,0 +1,580 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Stage 6 when something is wrong: with the plugin, with the bootstrap peer, with
+# the other process. Both sides end in time, with 1 and one error that says why,
+# and take down what they have built.
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/tcpx/tcpx.sh
+. "$ROOT/labs/tests/tcpx/tcpx.sh"
+
+# ---- the plugin
+
+# What the peer of a failing one says while it moves messages, and before: the
+# bootstrap connection or the plugin's own, whichever it looks at first.
+LOST='peer failed before sync point|the peer closed|'
+LOST+='(isend|irecv|test)\(\) of plugin .* remote error'
+NOT_READY="$LOST|connect\(dev 0\) of plugin .* returned 2"
+
+# A call that fails: its name | which side | what the error says | and the peer's
+failing_calls() {
+	cat <<-'END'
+		init|both|init\(\)|waiting for a client|no server listened
+		devices|both|devices\(\)|waiting for a client|no server listened
+		getProperties|both|getProperties\(dev 0\)|waiting for a client|no server listened
+		getProperties:2|both|getProperties\(dev 0\)|READY
+		listen|server|listen\(dev 0\)|no server listened
+		listen:3|server|listen\(dev 0\)|no server listened
+		connect|client|connect\(dev 0\)|READY
+		connect:3|client|connect\(dev 0\)|READY
+		accept|server|accept\(\)|READY
+		regMr|both|regMr\(.* type 1\)|READY
+		regMr:4|both|regMr\(.* type 1\)|READY
+		isend|client|isend\(\)|DONE
+		isend:100|client|isend\(\)|DONE
+		irecv|server|irecv\(\)|DONE
+		irecv:100|server|irecv\(\)|DONE
+		test|both|test\(\)|DONE
+		test:99|both|test\(\)|DONE
+	END
+}
+
+# The side that is not at fault may wait for one who never comes: 2 s at most.
+test_failing_calls() {
+	local call side says peer_says name other
+	with_shim
+	while IFS='|' read -r call side says peer_says; do
+		if [[ $side != client ]]; then
+			server_shim=fail=$call client_shim='' \
+				talks "server.$call" -q -t 2 -c 4 : -q -t 2 -s 7000 -n 90
+		fi
+		if [[ $side != server ]]; then
+			server_shim='' client_shim=fail=$call \
+				talks "client.$call" -q -t 2 -c 4 : -q -t 2 -s 7000 -n 90
+		fi
+	done < <(failing_calls)
+	wait
+	without_shim
+	while IFS='|' read -r call side says peer_says; do
+		for name in server client; do
+			[[ $side == both || $side == "$name" ]] || continue
+			[[ $name == server ]] && other=client || other=server
+			assert_fails "$name.$call.$name" \
+				"^error: $says of plugin \"Shim\" \(v8\) returned 2: system error"
+			peer_says=${peer_says/#READY/$NOT_READY}
+			assert_fails "$name.$call.$other" "${peer_says/#DONE/$LOST}"
+		done
+	done < <(failing_calls)
+}
+
+# A client that is connected and ready learns it from READY, not from silence.
+test_the_peer_is_told() {
+	with_shim
+	server_shim=slow,fail=regMr client_shim='' talk told -q -t 2 : -q -t 2
+	without_shim
+	assert_fails told.server 'regMr\('
+	assert_fails told.client 'the peer failed before sync point READY: EIO \(5\)'
+}
+
+# These come after the peer's confirmation: the data has arrived, and still the
+# side on which it happened must not say that all is well.
+test_failing_ends() {
+	local side call
+	with_shim
+	for call in deregMr deregMr:3 close; do
+		for side in server client; do
+			local -x server_shim='' client_shim=''
+			declare "${side}_shim=fail=$(end_call "$side" "$call")"
+			talks "$side.$call" -j -t 2 -c 4 : -j -t 2 -s 7000 -n 90
+		done
+	done
+	server_shim=fail=closeListen client_shim='' \
+		talks server.listen -j -t 2 -c 4 : -j -t 2 -s 7000 -n 90
+	wait
+	without_shim
+	for call in deregMr deregMr:3 close; do
+		assert_fails "server.$call.server" 'returned 2: system error'
+		assert_fails "client.$call.client" 'returned 2: system error'
+		assertEquals 0 "$(rc_of "server.$call.client")"
+		assertEquals 0 "$(rc_of "client.$call.server")"
+		assertEquals "no result" "" "$(out_of "server.$call.server")"
+	done
+	assert_fails server.listen.server 'closeListen\(\)'
+	assertEquals 0 "$(rc_of server.listen.client)"
+	# They are named as the interface names them.
+	assert_in "$(err_of server.deregMr.server)" 'deregMr\(\)'
+	assert_in "$(err_of server.close.server)" 'close_?[rR]ecv\(\)'
+	assert_in "$(err_of client.close.client)" 'close_?[sS]end\(\)'
+}
+
+end_call() { # SIDE CALL
+	case $1.$2 in
+	server.close) echo closeRecv ;;
+	client.close) echo closeSend ;;
+	*) echo "$2" ;;
+	esac
+}
+
+test_failing_irecv_consumed() {
+	with_shim
+	server_shim=unpack,fail=irecvConsumed:5 client_shim='' \
+		talk consumed -q -t 2 : -q -t 2 -s 7000 -n 90
+	without_shim
+	assert_fails consumed.server 'irecvConsumed\(\)'
+	assert_fails consumed.client "$LOST"
+}
+
+# 6 means that it is the peer's fault: then the next step points there.
+test_the_plugin_blames_the_peer() {
+	with_shim
+	server_shim=failremote=test client_shim='' \
+		talk remote -q -t 2 : -q -t 2 -s 7000 -n 90
+	without_shim
+	assert_fails remote.server 'test\(\) .* returned 6: remote error'
+	assert_in "$(err_of remote.server)" "next: see the peer's own messages"
+	assert_fails remote.client "$LOST"
+}
+
+test_failing_ping_pong() {
+	local call side
+	with_shim
+	for call in accept connect isend:20 irecv:20 test:30; do
+		server_shim=fail=$call client_shim='' \
+			talks "server.$call" -q -t 2 : -q -t 2 -l -n 90
+		server_shim='' client_shim=fail=$call \
+			talks "client.$call" -q -t 2 : -q -t 2 -l -n 90
+	done
+	wait
+	without_shim
+	for call in accept connect isend:20 irecv:20 test:30; do
+		for side in server.$call.server client.$call.client; do
+			assert_fails "$side" "${call%:*}\(.*returned 2: system error"
+		done
+		for side in server.$call.client client.$call.server; do
+			assert_fails "$side" "$NOT_READY"
+		done
+	done
+}
+
+# What arrives is not what was sent: the receiver must see it.
+test_lying_plugins() {
+	local lie mode
+	with_shim
+	for lie in corrupt overrun shortsize; do
+		server_shim=$lie client_shim='' \
+			talks "$lie" -q -t 2 : -q -t 2 -s 7001 -n 90
+		server_shim=$lie client_shim='' \
+			talks "$lie.bw" -q -t 2 : -q -t 2 -b -s 7001 -n 90
+		server_shim='' client_shim=$lie \
+			talks "$lie.ping" -q -t 2 : -q -t 2 -l -s 7001 -n 90
+	done
+	server_shim=shortsize client_shim='' talks text -q -t 2 : -q -t 2
+	server_shim=overrun client_shim='' talks full -q -t 2 : -q -t 2 -s 64
+	server_shim=overrun client_shim='' talks none -q -t 2 : -q -t 2 -s 0
+	wait
+	without_shim
+	assert_fails corrupt.server \
+		'message 0 on channel 0 arrived wrong: byte 3500 of 7001 differs'
+	assert_fails overrun.server 'message 0 .*bytes outside the buffer'
+	assert_fails shortsize.server 'message 0 .*7000 bytes instead of 7001'
+	assert_fails text.server 'message 0 .*23 bytes instead of 24'
+	assert_fails full.server 'bytes outside the buffer'
+	assert_fails none.server 'bytes outside the buffer'
+	for lie in corrupt overrun shortsize text full none; do
+		assert_fails "$lie.client" "$LOST"
+	done
+	# A measurement looks at the last window only, and at the contents.
+	for lie in corrupt overrun; do
+		assert_fails "$lie.bw.server" 'arrived wrong'
+		assert_fails "$lie.ping.client" 'arrived wrong'
+	done
+	for mode in bw.server ping.client; do
+		assert_fails "shortsize.$mode" '7000 bytes instead of 7001'
+	done
+}
+
+# The plugin has threads: until close, an outstanding receive may be written.
+test_buffers_outlive_the_requests() {
+	with_shim
+	# Big ones, which free() gives back to the kernel at once.
+	server_shim=linger,fail=test:40 client_shim=linger \
+		talks server -q -t 2 -c 4 : -q -t 2 -s 4000000 -n 90
+	server_shim=linger client_shim=linger,fail=test:40 \
+		talks client -q -t 2 -c 4 : -q -t 2 -s 4000000 -n 90
+	wait
+	without_shim
+	for name in {server,client}.{server,client}; do
+		assertEquals "$name: $(err_of "$name")" 1 "$(rc_of "$name")"
+	done
+}
+
+test_devices() {
+	local n
+	with_shim
+	for n in 0 -3; do
+		next_port
+		server_shim=devices=$n server_side "$n" -t 2
+		reap "$n"
+		assert_fails "$n" "found $n devices"
+	done
+	without_shim
+	next_port
+	server_side beyond -d 65535 -t 2
+	reap beyond
+	assert_fails beyond 'there is no device 65535'
+	talk last -q -d "$(($("$B/test_connection" -t 1 -p "$port" server 2>/dev/null |
+		sed -n 's/.*Found \([0-9]*\) TCPX devices/\1/p') - 1))" : -q
+	assert_pair last
+}
+
+reap_all() {
+	reap "${!pids[@]}"
+	pids=()
+}
+
+test_holes() {
+	local call v calls
+	calls='init devices getProperties listen connect accept regMr deregMr isend
+		irecv test closeSend closeRecv closeListen'
+	pids=()
+	with_shim
+	for v in 5 6 7 8; do
+		for call in $calls; do
+			next_port
+			NET_SHIM=hole=$call side "$v.$call" -a "v$v" -t 1 server
+			((${#pids[@]} % 4)) || reap_all
+		done
+	done
+	reap_all
+	for v in 5 6 7 8; do
+		for call in $calls; do
+			assert_fails "$v.$call" "ncclNetPlugin_v$v of .* has no $call\(\)"
+		done
+	done
+	without_shim
+}
+
+# loads PATH ARGS…: as server, which fails
+loads() {
+	next_port
+	server_side load -t 2 -P "$@"
+	reap load
+}
+
+test_plugins_that_are_none() {
+	loads "$T/nothing.so"
+	assert_fails load 'dlopen\(\) failed.*nothing\.so.*No such file'
+	assert_in "$(err_of load)" '^ next: '
+	echo "not a library" >"$T/text.so"
+	loads "$T/text.so"
+	assert_fails load 'dlopen\(\) failed.*text\.so'
+	loads "$T"
+	assert_fails load 'dlopen\(\) failed'
+	: >"$T/empty.so"
+	loads "$T/empty.so"
+	assert_fails load 'dlopen\(\) failed.*empty\.so'
+	head -c 60 "$B/libnccl-net-lab.so" >"$T/half.so"
+	loads "$T/half.so"
+	assert_fails load 'dlopen\(\) failed.*half\.so'
+	loads libm.so.6
+	assert_fails load 'libm\.so\.6 is a library, but exports none of ncclNetPlugin_v5'
+	UCCL_TCPX_PLUGIN_PATH=$T/nothing.so side env server
+	reap env
+	assert_fails env 'dlopen\(\) failed.*nothing\.so'
+	loads "$N/net_shim_v5.so" -a v7
+	assert_fails load 'does not export ncclNetPlugin_v7, but v5'
+}
+
+# Listening through one version and accepting through another: report 001.
+test_mixed_versions() {
+	UCCL_TCPX_DEBUG=1 talks mixed -M -t 2 : -M -t 2
+	talks lab -M -t 2 -P "$B/libnccl-net-lab.so" \
+		: -M -t 2 -P "$B/libnccl-net-lab.so"
+	# The versions of the two sides differ; each of them uses only one.
+	talks sides -t 2 -a v7 : -t 2 -a v5
+	wait
+	assert_fails mixed.client 'connect\(dev 0\)'
+	assert_in "$(err_of mixed.client)" 'Connection refused'
+	assert_fails mixed.server 'accept\(\)|peer failed'
+	assert_in "$(err_of mixed.server)" 'recv_comm=\(nil\)'
+	assert_fails lab.client 'connect\(dev 0\)'
+	assert_fails lab.server 'accept\(\)|peer failed'
+	assert_in "$(err_of lab.client)" 'ncclNet.*v7.*v5'
+	assert_fails sides.client 'made by listen of API v7, .* through v5$'
+	assert_fails sides.server "reading the peer's plan"
+}
+
+# ---- the bootstrap peer
+
+# Each row: the peer's script | what the error must say
+hostile_clients() {
+	cat <<-'END'
+		close|reading the peer's plan|sending my handles
+		reset|the peer's? |sending my handle
+		text=GET / HTTP/1.1__Host: localhost____|"GET ".*expected 0x504c414e
+		fill=4096|plan begins with magic 0x41414141
+		deal cut=24 close|reading the peer's plan
+		deal,magic=0x5443505802|the peer's plan begins with magic
+		deal,version=2|version 2; expected 0x504c414e version 1
+		deal,version=0|version 0; expected
+		deal,size=0x10000000000|plan cannot be: mode 0, 1 messages of 1099511627776 bytes
+		deal,size=1073741825|plan cannot be
+		deal,size=0xffffffffffffffff|plan cannot be
+		deal,iters=0|plan cannot be: mode 0, 0 messages
+		deal,iters=100000001|plan cannot be
+		deal,mode=3|plan cannot be: mode 3
+		deal,text=2|plan cannot be
+		deal close|waiting for the peer to reach READY|peer's sync|accept
+		deal,mode=2 close|reading the peer's handle header
+		deal,mode=2 handles,count=2 fill=256|one channel there and one back, not 1 and 2
+		deal,mode=2 handles,count=0|announces 0 handles
+		deal,mode=2 handles fill=127 close|reading the peer's handles
+		deal,mode=2 handles fill=128|accept|nothing came|peer is at sync point
+		deal|accept\(\): nothing came
+		deal handles|the peer is at sync point
+	END
+}
+
+hostile_servers() {
+	cat <<-'END'
+		close|reading the peer's handle header
+		reset|reading the peer's handle header|connecting to 127.0.0.1
+		fill=4096|handle header begins with magic 0x41414141
+		text=HTTP/1.1 400 Bad Request|"HTTP".*expected 0x54435058
+		handles cut=11 close|reading the peer's handle header
+		handles,magic=0x504c414e|handle header begins with magic 0x504c414e \("PLAN"\)
+		handles,version=2|version 2; expected 0x54435058 version 1
+		handles,count=0|announces 0 handles of 128 bytes
+		handles,count=65 fill=8320|announces 65 handles
+		handles,count=65535|announces 65535 handles
+		handles,length=127 fill=127|announces 1 handles of 127 bytes
+		handles,length=129 fill=129|announces 1 handles of 129 bytes
+		handles,length=0xffff|announces 1 handles of 65535 bytes
+		handles,api=5 fill=128|made by listen of API v5, this side connects through v8
+		handles fill=127 close|reading the peer's handles
+		handles fill=127|reading the peer's handles: nothing came
+		handles,count=64 fill=8191 close|reading the peer's handles
+		handles fill=128|connect\(dev 0\) of plugin
+		handles fill=129|connect\(dev 0\) of plugin|peer is at sync point
+		handles,count=2 fill=256|connect\(dev 0\) of plugin
+		|reading the peer's handle header: nothing came
+	END
+}
+
+# hostile_row NAME ROW server|client: one of ours against it, on $port
+hostile_row() {
+	local items
+	IFS=' ' read -ra items <<<"${2%%|*}"
+	[[ $2 != text=* ]] || items=("${2%%|*}")
+	if [[ $3 == client ]]; then
+		start "$1.peer" "$N/peer" listen "$port" "${items[@]}"
+		await listening "$port"
+		client_side "$1" -q -t 1
+	else
+		server_side "$1" -q -t 1
+		start "$1.peer" "$N/peer" connect 127.0.0.1 "$port" "${items[@]}"
+		reap "$1"
+	fi
+	reap "$1.peer"
+}
+
+check_hostile() { # hostile_clients|hostile_servers server|client
+	local i=0 row want
+	while IFS= read -r row; do
+		while (($(jobs -pr | wc -l) >= 4)); do
+			wait -n || :
+		done
+		i=$((i + 1))
+		next_port
+		hostile_row "$i" "$row" "$2" &
+	done < <("$1")
+	wait
+	i=0
+	while IFS= read -r row; do
+		i=$((i + 1))
+		want=${row#*|}
+		# One that is gone already is noticed at the first write, too.
+		[[ $row != *close\|* ]] || want+='|sending my handles: the peer closed'
+		assert_fails "$i" "$want"
+	done < <("$1")
+	assertTrue "many cases" "[[ $i -ge 20 ]]"
+}
+
+test_hostile_clients() { took 20 check_hostile hostile_clients server; }
+test_hostile_servers() { took 20 check_hostile hostile_servers client; }
+
+test_nobody_there() {
+	next_port
+	took 3 client_side alone -q -t 1
+	assert_fails alone 'ECONNREFUSED.*no server listened'
+	server_side lonely -q -t 1
+	took 3 reap lonely
+	assert_fails lonely 'waiting for a client'
+	next_port
+	start other "$N/peer" listen "$port"
+	await listening "$port"
+	side busy -q server
+	took 3 reap busy
+	assert_fails busy 'EADDRINUSE'
+	kill "${pids[other]}"
+	reap other
+}
+
+test_disagreements() {
+	talks size -q -s 100 : -q -s 101
+	talks iters -q -n 3 : -q -n 4
+	talks mode -q -b : -q -l
+	talks channels -q -c 2 : -q -c 3
+	talks ping -q -c 2 : -q -l
+	wait
+	assert_fails size.server 'the client plans 1 messages of 101 bytes'
+	assert_fails iters.server 'the client plans 4 messages of 24 bytes'
+	assert_fails mode.server 'in another mode'
+	for name in size iters mode; do
+		assert_fails "$name.client" "$NOT_READY"
+	done
+	assert_fails channels.client 'the server has 2 channels, this client was told 3'
+	assert_fails ping.client 'leave out --channels|one channel there and one back'
+	assert_fails channels.server 'the peer closed'
+	assert_fails ping.server 'the peer closed'
+}
+
+# ---- the other process
+
+# long NAME: a pair in the middle of its messages, until it is told otherwise.
+# The victims run without timeout(1), which kill -9 would hit instead of them.
+long_pair() {
+	next_port
+	start "$1.server" "$B/test_connection" -q -p "$port" server
+	await listening_or_ended "$port" "$pid"
+	start "$1.client" "$B/test_connection" -q -p "$port" -s 67108864 -n 20000 \
+		client 127.0.0.1
+	await moving "${pids[$1.client]}"
+}
+
+# It has used a second of CPU time, or 64 MiB: it fills and sends messages.
+moving() {
+	local rss
+	rss=$(awk '/^VmRSS/{print $2}' "/proc/$1/status" 2>/dev/null)
+	((${rss:-0} > 64 << 10)) && nap 0.2
+}
+
+not_listening() { ! listening "$1"; }
+
+test_second_client() {
+	local second
+	next_port
+	server_side first.server -q
+	start first.client timeout 60 "$B/test_connection" -q -p "$port" \
+		-s 100000 -n 20000 client 127.0.0.1
+	await not_listening "$port"
+	second=$port
+	port=$second client_side second -q -t 1
+	assertFalse "the first one goes on" "ended ${pids[first.client]}"
+	reap first.client first.server
+	assert_fails second 'ECONNREFUSED'
+	assert_pair first
+}
+
+test_killed() {
+	local victim other
+	for victim in server client; do
+		[[ $victim == server ]] && other=client || other=server
+		long_pair "$victim"
+		kill -KILL "${pids[$victim.$victim]}"
+		took 5 reap "$victim.$other"
+		reap "$victim.$victim" 2>/dev/null
+		assertEquals 137 "$(rc_of "$victim.$victim")"
+		assert_fails "$victim.$other" \
+			"$LOST"
+	done
+}
+
+test_stop_signals() {
+	local victim other signal
+	for signal in INT TERM; do
+		for victim in server client; do
+			[[ $victim == server ]] && other=client || other=server
+			long_pair "$victim"
+			kill -s "$signal" "${pids[$victim.$victim]}"
+			took 5 reap "$victim.$victim" "$victim.$other"
+			assert_fails "$victim.$victim" 'stopped by a signal'
+			assert_fails "$victim.$other" \
+				"$LOST"
+		done
+		next_port
+		start waiting "$B/test_connection" -q -p "$port" server
+		await listening "$port"
+		kill -s "$signal" "$pid"
+		took 2 reap waiting
+		assert_fails waiting 'stopped by a signal'
+		# While it retries: nobody listens.
+		next_port
+		start retrying "$B/test_connection" -q -p "$port" client 127.0.0.1
+		nap 0.3
+		kill -s "$signal" "$pid"
+		took 2 reap retrying
+		assert_fails retrying 'stopped by a signal'
+		# In a plugin that is never ready.
+		next_port
+		server_side accepting.peer -q -t 4
+		kill -STOP "$(pgrep -P "$pid")"
+		start accepting "$B/test_connection" -q -p "$port" client 127.0.0.1
+		nap 0.3
+		kill -s "$signal" "${pids[accepting]}"
+		took 2 reap accepting
+		kill -CONT "$(pgrep -P "${pids[accepting.peer]}")"
+		reap accepting.peer
+		assert_fails accepting 'stopped by a signal'
+	done
+}
+
+# A receiver that always has something to check never waits, and yet it looks.
+test_stop_while_busy() {
+	local i
+	for i in 1 2 3; do
+		next_port
+		start busy.server "$B/test_connection" -q -p "$port" server
+		await listening_or_ended "$port" "$pid"
+		start busy.client "$B/test_connection" -q -p "$port" -s 8388608 \
+			-n 100000 client 127.0.0.1
+		nap 0.5
+		kill -INT "${pids[busy.server]}"
+		took 1 reap busy.server
+		took 2 reap busy.client
+		assert_fails busy.server 'stopped by a signal'
+		assert_fails busy.client "$LOST"
+	done
+}
+
+# A peer that is stopped is no dead one: after the time that was given, it ends.
+test_stopped_peer() {
+	next_port
+	server_side stopped -q
+	local child
+	child=$(pgrep -P "$pid")
+	start waits timeout 60 "$B/test_connection" -q -t 1 -p "$port" \
+		-s 1000000 -n 100000 client 127.0.0.1
+	nap 0.5
+	kill -STOP "$child"
+	took 5 reap waits
+	kill -CONT "$child"
+	reap stopped
+	assert_fails waits 'moving messages: nothing came before the deadline'
+	assert_fails stopped "$LOST"
+}
+
+test_full_disk() {
+	next_port
+	server_side json.server -j
+	NET_SHIM='' "$B/test_connection" -j -p "$port" client 127.0.0.1 \
+		>/dev/full 2>"$T/json.err"
+	echo "$?" >"$T/json.rc"
+	reap json.server
+	assert_fails json 'could not be written'
+	assertEquals 0 "$(rc_of json.server)"
+}
+
+oneTimeSetUp() { build_net; }
+
+. shunit2
