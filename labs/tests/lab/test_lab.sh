@@ -139,7 +139,10 @@ test_tree_is_shared_and_the_rest_is_not() {
 }
 
 test_two_runs_meet_over_tcp() {
-	"$L" run --timeout 20 sh -c 'echo from-server | busybox nc -l -p 7001' >"$T/server" &
+	# It answers when it has read: nc ends when the other side has, whatever else.
+	# shellcheck disable=SC2016
+	"$L" run --timeout 20 sh -c 'busybox nc -l -p 7001 -e sh -c "read -r said
+		echo \$said >/tmp/said.7001; echo from-server"; cat /tmp/said.7001' >"$T/server" &
 	local server=$!
 	wait_for "$L" run sh -c 'grep -q :1B59 /proc/net/tcp*'
 	echo from-client | "$L" run --timeout 20 busybox nc 127.0.0.1 7001 >"$T/client"
