@@ -140,7 +140,7 @@ save_state() {
 	printf '%s\n' 'migrate_set_parameter max-bandwidth 9G' \
 		"migrate \"exec:cat > '$2.new' && mv '$2.new' '$2.whole'\"" 'info migrate' quit >&"$monitor"
 	exec {monitor}>&-
-	if ! wait "$pid" || [[ ! -s $2.whole ]] || ! grep -q 'status: completed' "$dir/qemu"; then
+	if ! wait "$pid" || [[ ! -s $2.whole ]] || ! grep -qiE 'status:[[:space:]]*completed' "$dir/qemu"; then
 		room_for 50 "a saved VM"
 		die 1 "the VM could not be saved: $(tail -n3 "$dir/qemu")" "labs/lab clean-cache, then again"
 	fi
