@@ -103,7 +103,7 @@ sources_unix_pingpong := labs/tools/unix_pingpong.c
 sources_engine_client := $(wildcard client/engine_*.c)
 libs_rdma_engine = $(MSGPACK) $(UUID) $(CRYPTO) $(ISAL)
 libs_engine_client = $(libs_rdma_engine)
-libs_09-rdma-engine = $(libs_rdma_engine)
+libs_14-rdma-engine = $(libs_rdma_engine)
 $(foreach l,$(LESSONS),$(eval sources_$(l) := lessons/lesson.c $(wildcard lessons/$(l)/*.c)))
 
 # The teaching NCCL net plugin, and one whose handles differ between the API

@@ -70,7 +70,7 @@ needs() {
 	test     program:tshark          tshark                           wireshark-cli                  wireshark-cli     reads the packets
 	test     program:nft             nftables                         nftables                       nftables          a firewall for the doctor to find
 	test     program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
-	test     program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 08
+	test     program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
 	test     program:chromium        chromium                         chromium                       chromium          opens the recorder's report
 	bench    program:iperf3          iperf3                           iperf3                         iperf3            TCP throughput, for the NCCL net plugin
 	bench    program:sockperf        sockperf                         sockperf                       -                 TCP latency, for the same

@@ -156,11 +156,11 @@ warn_while_starting(const char *file, unsigned int line, const char *function,
  *
  * UCX 1.13 的 UD 会核对每个包 GRH 里的目的 GID；在 RoCE v2 的 IPv4 上，它从
  * wc.sl 里读 RoCE 的版本，mlx5 这样填，rxe 不填，于是每个包都被丢掉，建连就永远
- * 挂着。第 08 课讲怎样查出来的。
+ * 挂着。第 13 课讲怎样查出来的。
  *
  * Linux 6.5 起，rxe 对同一个 QP 不止一次地说 LAST_WQE_REACHED，UCX 的 assertion 便
  * 让整个进程 abort；在那以前，rxe 一次也不说。不听异步事件，就是后一种：离开的
- * client 的 QP 要到最后才销毁。也在第 08 课。
+ * client 的 QP 要到最后才销毁。也在第 13 课。
  */
 static bool have_rxe(void)
 {

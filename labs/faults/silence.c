@@ -206,7 +206,7 @@ static void ud_no_grh_room(struct rig *rig)
 
 /*
  * 收到了，却是程序自己扔的：completion 成功，它比较 16 字节的 dgid，不相等，一声不响
- * 地丢掉。UCX 从 1.11（2021）到 2024 年 10 月的修正，在 rxe 与 irdma 上就是这样：第 08
+ * 地丢掉。UCX 从 1.11（2021）到 2024 年 10 月的修正，在 rxe 与 irdma 上就是这样：第 13
  * 课。
  */
 static void ud_dgid(struct rig *rig)

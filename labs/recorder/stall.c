@@ -214,7 +214,7 @@ static bool can_move(enum ibv_qp_state kernel, const struct waiting *wr)
 }
 
 /*
- * UD 收到过，现在又等：也许没有人再发，也许包来了而程序自己没有认它（第 08 课里的
+ * UD 收到过，现在又等：也许没有人再发，也许包来了而程序自己没有认它（第 13 课里的
  * UCX）。从这一侧分不出来，计数器分得出来。
  */
 static struct explanation judge_datagrams(const struct object *qp,

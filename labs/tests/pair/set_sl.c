@@ -2,7 +2,7 @@
 /*
  * set_sl.c —— LD_PRELOAD：把每个成功的 receive 的 wc.sl 改成 2，别的一概不动
  *
- * 第 08 课的最后一个预言：UCX 从 wc.sl 读包的类型，2 是 IPv4；rxe 不写 sl。若这就是卡
+ * 第 13 课的最后一个预言：UCX 从 wc.sl 读包的类型，2 是 IPv4；rxe 不写 sl。若这就是卡
  * 住的原因，那么只改这一个字节，它就该跑起来。
  *
  * ibv_poll_cq 是 inline，调的是 context->ops.poll_cq，没有符号可以盖住；能盖住的是

@@ -2,7 +2,7 @@
 /*
  * last_wqe.c —— LD_PRELOAD：IBV_EVENT_QP_LAST_WQE_REACHED 来几次，由我们说了算
  *
- * 第 08 课“The crash”的预言。内核的异步事件一概扣下，换成这一种：
+ * 第 13 课“The crash”的预言。内核的异步事件一概扣下，换成这一种：
  *
  *	LAST_WQE=never   一次也不来：Linux 6.4 及以前的 rxe
  *	LAST_WQE=once    带 SRQ 的 QP 进 ERR，来一次：真网卡

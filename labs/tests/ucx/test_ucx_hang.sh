@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# What lesson 08 says of UCX's hang over UD: the run that hangs, three changes of
+# What lesson 13 says of UCX's hang over UD: the run that hangs, three changes of
 # which each must cure it, and that the script ends all it has started. And of its
 # crash: what the kernel does, and that an event which comes never, once, and again
 # has the effects of old kernels, of none, and of new ones.
@@ -18,7 +18,7 @@ hang() {
 	shift
 	command -v ucx_perftest >/dev/null || { skip 'no ucx_perftest (package ucx-utils)'; return 1; }
 	export HANG="$*" NAME=$name
-	in_lab 'run "$NAME" lessons/08-ucx-tag-matching/hang.sh $HANG
+	in_lab 'run "$NAME" lessons/13-ucx-tag-matching/hang.sh $HANG
 		! pgrep -x ucx_perftest'
 }
 
@@ -166,12 +166,12 @@ test_usage() {
 		'UCX_TLS=tcp --trace'; do
 		rc=0
 		# shellcheck disable=SC2086 # words
-		lessons/08-ucx-tag-matching/hang.sh $args >"$T/out" 2>"$T/err" || rc=$?
+		lessons/13-ucx-tag-matching/hang.sh $args >"$T/out" 2>"$T/err" || rc=$?
 		assertEquals "$args" 2 "$rc"
 		assertEquals "$args" '' "$(cat "$T/out")"
 		assert_in "$(cat "$T/err")" 'hang.sh: next: '
 	done
-	assert_in "$(lessons/08-ucx-tag-matching/hang.sh --help)" '^usage: hang.sh'
+	assert_in "$(lessons/13-ucx-tag-matching/hang.sh --help)" '^usage: hang.sh'
 }
 
 # shellcheck disable=SC1091

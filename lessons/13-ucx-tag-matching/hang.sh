@@ -173,7 +173,7 @@ command -v ucx_perftest >/dev/null ||
 	die 77 "ucx_perftest is missing (package ucx-utils)" "sudo labs/deps.sh test"
 if [[ ! -e $sysfs/rxe1 ]]; then
 	[[ ! -e /run/rdma-lab-vm ]] || die 77 "there is no rxe1 here" "labs/rxe.sh setup --pair"
-	exec "$root/labs/lab" run "$root/lessons/08-ucx-tag-matching/hang.sh" "$@"
+	exec "$root/labs/lab" run "$root/lessons/13-ucx-tag-matching/hang.sh" "$@"
 fi
 work=$(mktemp -d)
 trap clean_up EXIT

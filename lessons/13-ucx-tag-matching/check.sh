@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Lesson 08: messages and receives find each other in the order of the rules, a
+# Lesson 13: messages and receives find each other in the order of the rules, a
 # large message is READ and not sent, each mistake shows what it does, and
 # nothing is left.
 
@@ -11,7 +11,7 @@ test_both_queues_and_a_rendezvous() {
 	out=$(in_lab '
 		sends() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rdma_sends; }
 		before=$(held) sent=$(sends)
-		timeout 30 "$1"/08-ucx-tag-matching rxe0 2>&1
+		timeout 30 "$1"/13-ucx-tag-matching rxe0 2>&1
 		echo "rc=$? left $(($(held) - before)) sends $(($(sends) - sent))"' "$B")
 	# The oldest receive, though another fits as well.
 	assert_in "$out" '^ +posted: +\[0x0 any\] \[0x101 exactly\]$'
@@ -37,7 +37,7 @@ test_mistakes_show_what_they_do() {
 		for name in wide-mask wrong-tag too-small no-receive early-reuse \
 			no-rd-atomic; do
 			echo "== $name"
-			timeout 30 "$1"/08-ucx-tag-matching --break $name 2>&1
+			timeout 30 "$1"/13-ucx-tag-matching --break $name 2>&1
 			echo "$name rc=$?"
 		done
 		echo "left $(($(held) - before))"' "$B")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Lesson 09: a frame and the stream that cuts it, READs from a node that is
+# Lesson 14: a frame and the stream that cuts it, READs from a node that is
 # stopped, a session to its end, what broke the original; each mistake brings its
 # error, and nothing is left: no object, no process, no file.
 
@@ -18,7 +18,7 @@ left() {
 walk() {
 	local rc=0
 	before=$(held)
-	timeout 60 "$B/09-rdma-engine" "$@" 2>&1 || rc=$?
+	timeout 60 "$B/14-rdma-engine" "$@" 2>&1 || rc=$?
 	echo "rc=$rc $(left)"
 }
 B=$1
@@ -111,11 +111,11 @@ test_mistakes_bring_their_errors() {
 }
 
 test_wrong_usage() {
-	timeout 10 "$B/09-rdma-engine" --break nonsense 2>/dev/null
+	timeout 10 "$B/14-rdma-engine" --break nonsense 2>/dev/null
 	assertEquals 2 $?
-	timeout 10 "$B/09-rdma-engine" rxe0 256 2>/dev/null
+	timeout 10 "$B/14-rdma-engine" rxe0 256 2>/dev/null
 	assertEquals 2 $?
-	timeout 10 "$B/09-rdma-engine" --help >/dev/null
+	timeout 10 "$B/14-rdma-engine" --help >/dev/null
 	assertEquals 0 $?
 }
 

@@ -43,7 +43,7 @@ static int say_hello(struct walk *w)
 	const struct engine_message ping = {
 		.type = ENGINE_PING,
 		.ping = { .timestamp_ns = engine_unix_ns(),
-			  .client_id = engine_text_of("lesson 09") },
+			  .client_id = engine_text_of("lesson 14") },
 	};
 	struct engine_message answer;
 

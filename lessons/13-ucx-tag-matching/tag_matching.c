@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * 第 8 课：tag matching——消息与 receive 怎样配对
+ * 第 13 课：tag matching——消息与 receive 怎样配对
  *
  * 一个进程里两端：A 发、B 收，走的是真正的 RC 连接（与第 5 课一样）。每做一步，就把 B 的
  * 两个队列打印出来：posted（receive 在等消息）与 unexpected（消息在等 receive）。为了看得

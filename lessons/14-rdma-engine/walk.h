@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * walk.h - the parts of lesson 09's program: one needle on its way from the disk
+ * walk.h - the parts of lesson 14's program: one needle on its way from the disk
  * of a storage node to a client of an engine, one step at a time.
  *
  * Storage node and engine are the real programs, needle_server and rdma_engine,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * 第 9 课：Unix socket 后面的 RDMA engine
+ * 第 14 课：Unix socket 后面的 RDMA engine
  *
  * 一个 needle 的旅程：存储节点的磁盘 → 节点的 MR → RDMA READ → engine 的 memfd → client
  * 的映射。先看一条消息的每一个字节（frames.c），再亲手当一回 engine（reads.c），然后才请
