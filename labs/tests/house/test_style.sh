@@ -96,6 +96,24 @@ rule_paths() {
 	grep -nHE '(^|[^A-Za-z0-9_.-])/(wor[k]|roo[t])(/|$)' "$@"
 }
 
+# A lesson that is named is there: by number, "lesson 5" or "05 · Title", or by its
+# folder, "05-slug" after a slash (the folder, its program, its page in Chinese).
+rule_lessons() {
+	local match name number
+	grep -zoHE '[Ll]essons?[[:space:]*#]+[0-9]+|[0-9]{2} ·|第[[:space:]*]*[0-9]+[[:space:]*]*课|/[01][0-9]-[a-z]{2}[a-z0-9-]*' \
+		"$@" | while IFS= read -rd '' match; do
+		name=${match#*:}
+		number=${name//[!0-9]/}
+		if [[ $name == /* ]]; then
+			name=${name#/}
+			[[ ! -e $ROOT/lessons/$name && ! -e $ROOT/docs-zh/$name.md ]]
+		else
+			printf -v number %02d $((10#$number))
+			! compgen -G "$ROOT/lessons/$number-*" >/dev/null
+		fi && echo "${match%%:*}: there is no $(tr -s '\n\t *' ' ' <<<"$name")"
+	done
+}
+
 # A recipe line is tabs, then text: blanks before or between the tabs are typing
 # errors. (A continuation line of a variable may use blanks only.)
 rule_makefile() {
@@ -186,6 +204,14 @@ test_no_paths_of_one_machine() {
 	objects rule_paths a.md 'see /wor''k/tree/a.c\n'
 	objects rule_paths a.sh 'cd /roo''t\n'
 	agrees rule_paths a.sh 'cd build/wor''k/x\n'
+}
+
+test_lessons_that_are_named_exist() {
+	assertEquals '' "$(rule_lessons "${files[@]}")"
+	objects rule_lessons a.md "as in less""on 98"
+	objects rule_lessons a.c "/* 第 9""9\n * 课 */\n"
+	objects rule_lessons a.sh "build/""13-rdma-engine\n"
+	agrees rule_lessons a.md 'lesson 5, lessons/05-send-recv, 第 5 课\n'
 }
 
 test_makefiles_do_not_mix_tabs_and_blanks() {
