@@ -401,7 +401,30 @@ test_pages_come_in_pairs() {
 	assert_in "$out" 'README.md does not list lessons/02-b'
 	rmdir "$T/lessons/02-b"
 	docs check
-	assert_in "$out" 'docs-zh/02-b.md: there is no lessons/02-b/README.md'
+	assert_in "$out" 'docs-zh/02-b.md: there is no English page for it'
+}
+
+# A lesson of several pages, and a page of the lab: found, filled and paired alike.
+test_more_pages_come_in_pairs() {
+	make_tree
+	page '# More' >"$T/lessons/01-a/more.md"
+	page '# 更多' >"$T/docs-zh/01-a-more.md"
+	mkdir "$T/labs"
+	page '# Bench' >"$T/labs/bench.md"
+	page '# 测量' >"$T/docs-zh/bench.md"
+	docs fill
+	docs check
+	assertEquals "$out" 0 "$rc"
+	assert_in "$out" '^docs: 7 pages, 12 blocks'
+	echo '## Extra' | tee -a "$T/docs-zh/01-a-more.md" >>"$T/labs/bench.md"
+	docs check --no-run
+	assertEquals 1 "$rc"
+	assert_in "$out" '01-a-more.md:[0-9]*: heading.*nothing more in lessons/01-a/more.md'
+	assert_in "$out" 'docs-zh/bench.md: ends before the heading.* of labs/bench.md'
+	rm "$T/docs-zh/01-a-more.md" "$T/labs/bench.md"
+	docs check --no-run
+	assert_in "$out" 'lessons/01-a/more.md: there is no docs-zh/01-a-more.md'
+	assert_in "$out" 'docs-zh/bench.md: there is no English page'
 }
 
 test_dead_links() {
