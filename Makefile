@@ -144,7 +144,7 @@ $(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
 # brings no library along (the program's own libibverbs is the one to talk to).
 # Always -O2: dlsym's wrapper has to pass calls on without a trace (dl.c).
 TRACE := $(wildcard labs/recorder/*.c) \
-         $(filter-out common/explain/switch.c,$(wildcard common/explain/*.c)) \
+         $(filter-out common/explain/switch.c common/explain/failed.c,$(wildcard common/explain/*.c)) \
          $(addprefix common/base/,failure.c report.c verbs_names.c)
 $(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h common/*/*.h) \
 		labs/recorder/qptrace.map

@@ -13,22 +13,13 @@
  *
  * 少一个 mask 位、多一个 mask 位、状态不对，内核一律回 EINVAL，不再多说。
  */
-#include "base/deadline.h"
-#include "base/failure.h"
-#include "base/report.h"
-#include "explain/explain.h"
-#include "explain/qp_table.h"
 #include "rdma_common.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 
-#define PSN_MASK 0xffffffu /* PSN 在 BTH 里只占 24 位 */
-
-/*
- * 时间类参数用的是“指数编码”，写成名字免得误读（IBTA 9.7.6.1.3、9.7.5.2.8）。
- */
+/* 时间类参数用的是“指数编码”，写成名字免得误读（IBTA 9.7.6.1.3、9.7.5.2.8）。*/
 enum {
 	TIMEOUT_67_MS = 14,   /* 4.096 µs × 2^14：等 ACK 的时间 */
 	RETRY_6 = 6,	      /* 重传次数；7 在 rxe 上是永不放弃 */
@@ -40,45 +31,23 @@ enum {
 
 int modify_qp(struct rdma_resources *res, struct ibv_qp_attr *attr, int mask)
 {
-	enum ibv_qp_state from = res->qp->state;
-	char bits[256];
 	/* ibv_modify_qp 返回错误码本身；此时 errno 可能是陈旧的，不要看它。*/
 	int err = ibv_modify_qp(res->qp, attr, mask);
 
-	if (!err)
-		return 0;
-	return verb_failed(err, explain_modify_qp(res->qp, attr, mask, err),
-			   "ibv_modify_qp(QP %u, %s -> %s, mask %s)",
-			   res->qp->qp_num, qp_state_name(from),
-			   qp_state_name(attr->qp_state),
-			   qp_mask_text(bits, sizeof(bits), mask));
+	return err ? modify_qp_failed(res->qp, attr, mask, err) : 0;
 }
 
 /*
  * 返回 0 不等于值都对：rxe 对很多坏值照收不误，几秒后才表现为“没有 completion”。
  * 趁现在还知道是谁给的，先警告。
  */
-static void warn_of_accepted(struct rdma_resources *res,
-			     const struct ibv_qp_attr *attr, int mask,
-			     enum ibv_qp_state from)
-{
-	struct explanation found[EXPLAIN_MOST];
-	size_t n = explain_accepted(res->qp, attr, mask, from, found,
-				    EXPLAIN_MOST);
-
-	for (size_t i = 0; i < n; i++)
-		report_warning(found[i].next, "ibv_modify_qp(QP %u, %s): %s",
-			       res->qp->qp_num, qp_state_name(attr->qp_state),
-			       found[i].cause);
-}
-
 static int step(struct rdma_resources *res, struct ibv_qp_attr *attr, int mask)
 {
 	enum ibv_qp_state from = res->qp->state;
 	int rc = modify_qp(res, attr, mask);
 
 	if (!rc)
-		warn_of_accepted(res, attr, mask, from);
+		warn_of_accepted(res->qp, attr, mask, from);
 	return rc;
 }
 
@@ -90,7 +59,7 @@ static int choose_psn(struct rdma_resources *res)
 {
 	if (getrandom(&res->psn, sizeof(res->psn), 0) != sizeof(res->psn))
 		return call_failed(errno, "getrandom(4 bytes)");
-	res->psn &= PSN_MASK;
+	res->psn &= 0xffffff; /* BTH 里只有 24 位 */
 	return 0;
 }
 
@@ -232,34 +201,6 @@ int query_qp(struct rdma_resources *res, struct ibv_qp_attr *attr)
 				   IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
 				   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
 			   &init);
-	if (err)
-		return call_failed(err, "ibv_query_qp(QP %u)", res->qp->qp_num);
-	return 0;
-}
-
-int wait_for_drained_sq(struct rdma_resources *res, int ms)
-{
-	const int64_t deadline = deadline_in_ms(ms);
-	struct ibv_qp_attr attr;
-	int rc = query_qp(res, &attr);
-
-	/*
-	 * 进 SQD 分两步：状态立刻就是 SQD，已经开始的 send 却还要做完，内核的后台任务
-	 * 才把 sq_draining 清零。此前的 SQD→RTS 一律 EINVAL。也可以等事件
-	 * IBV_EVENT_SQ_DRAINED（进 SQD 时要给 EN_SQD_ASYNC_NOTIFY）；问状态不必先读事件。
-	 */
-	while (!rc && attr.sq_draining) {
-		if (deadline_passed(deadline)) {
-			report_error("a send that waits for the peer keeps it "
-				     "so; ERR is the other way out",
-				     "the send queue of QP %u has not drained "
-				     "within %d ms",
-				     res->qp->qp_num, ms);
-			return -ETIMEDOUT;
-		}
-		rc = deadline_sleep_ms(1, deadline);
-		if (!rc)
-			rc = query_qp(res, &attr);
-	}
-	return rc;
+	return err ? call_failed(err, "ibv_query_qp(QP %u)", res->qp->qp_num)
+		   : 0;
 }

@@ -18,7 +18,10 @@
 #ifndef COMMON_RDMA_COMMON_H
 #define COMMON_RDMA_COMMON_H
 
+#include "base/handshake.h"
+#include "base/sock.h"
 #include "base/verbs_names.h"
+#include "explain/failed.h"
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -44,22 +47,6 @@ struct rdma_config {
 };
 
 /*
- * Sent over TCP, once in each direction: all that the peer must know to bring
- * its QP to RTR and to reach this side's memory. Packed; in memory all integers
- * are in host byte order, on the wire big-endian (cm_con_data_to_wire()).
- */
-struct cm_con_data_t {
-	uint32_t qp_num;    /* 24 bits */
-	uint16_t lid;	    /* 0 on RoCE: there is no subnet manager */
-	uint8_t gid[16];    /* as it stands in the GRH: an IPv6 address */
-	uint32_t psn;	    /* 24 bits: the PSN of my first packet */
-	uint8_t active_mtu; /* enum ibv_mtu, 1 ... 5 */
-	uint64_t addr;	    /* my buffer, for RDMA READ and WRITE */
-	uint32_t rkey;	    /* its key */
-	uint32_t size;	    /* its length in bytes */
-} __attribute__((packed));
-
-/*
  * All RDMA objects of one side of one connection. Zero it before use; a
  * member that is NULL has not been made yet.
  */
@@ -83,12 +70,14 @@ struct rdma_resources {
 	struct ibv_comp_channel *channel; /* NULL: completions are polled */
 	struct ibv_cq *cq;		  /* of both queues of the QP */
 	struct ibv_qp *qp;
-	uint32_t max_inline; /* bytes the QP takes inline */
+	uint32_t max_inline;   /* bytes the QP takes inline */
+	struct posted *posted; /* last request of each slot, to explain it */
 	/* stage 3 */
 	uint32_t psn;	   /* my sq_psn, random, 24 bits */
 	uint8_t max_reads; /* RDMA READs at once, each way; 0: 16 */
 	/* stage 4 */
 	struct cm_con_data_t remote; /* the peer's, host byte order */
+	bool more_rkeys;	     /* the peer tells of further MRs later */
 	/* stage 5 */
 	bool armed;		 /* the CQ will raise an event */
 	unsigned int event_debt; /* events received, not yet acknowledged */
@@ -111,22 +100,12 @@ int rdma_open_device(struct rdma_resources *res,
 int rdma_close_device(struct rdma_resources *res);
 
 /*
- * Read all filled entries of the GID tables of all ports. Returns how many
- * there are; *@table is the caller's to free.
- */
-int rdma_read_gid_table(struct ibv_context *context,
-			struct ibv_gid_entry **table);
-
-/*
  * Choose from the port's GID table: with @wanted GID_INDEX_AUTO the RoCE v2
  * entry that is best reached (IPv4-mapped, then global IPv6, then link-local);
  * else exactly @wanted, refused if it is empty or not RoCE v2. Sets gid_index
- * and gid. Source: ibv_query_gid_table(3), IBTA annex A17 (RoCEv2).
+ * and gid. Source: ibv_query_gid_ex(3), IBTA annex A17 (RoCEv2).
  */
 int rdma_choose_gid(struct rdma_resources *res, int wanted);
-
-/* "ROCE v2", ... for enum ibv_gid_type of an ibv_gid_entry. */
-const char *gid_type_name(uint32_t gid_type);
 
 /* ---- stage 2: resources.c ----------------------------------------------- */
 
@@ -151,22 +130,24 @@ int init_rdma_resources(struct rdma_resources *res,
 int destroy_rdma_resources(struct rdma_resources *res);
 
 /*
- * For one device and one memory, and many connections: first make a PD (only)
- * on @owner's opened device and register the memory in it. Then make a CQ and a
- * QP for each connection, in @owner's PD; @res has no buffer, for its QP only
- * serves the peer's READs and WRITEs. One thread for each @res, and none may
- * change @owner, which must outlive them all.
+ * The parts of rdma_create_objects(), for those who share a PD and its MRs among
+ * many QPs: a PD; a CQ for recv_slots + send_slots completions, with a channel if
+ * @events; a QP in res->pd. What was made before a failure stays.
  */
-int rdma_create_pd(struct rdma_resources *owner);
-int rdma_create_serving_qp(struct rdma_resources *res,
-			   const struct rdma_resources *owner);
-
-/* Destroy them, and leave alone what is @owner's. */
-int rdma_destroy_serving_qp(struct rdma_resources *res);
+int rdma_create_pd(struct rdma_resources *res);
+int rdma_create_cq(struct rdma_resources *res, bool events);
+int rdma_create_qp(struct rdma_resources *res, uint32_t max_inline);
 
 /* Receive slot @slot (0 ... recv_slots - 1) and send slot @slot of buf. */
-char *recv_slot(const struct rdma_resources *res, uint32_t slot);
-char *send_slot(const struct rdma_resources *res, uint32_t slot);
+static inline char *recv_slot(const struct rdma_resources *res, uint32_t slot)
+{
+	return res->buf + slot * res->slot_size;
+}
+
+static inline char *send_slot(const struct rdma_resources *res, uint32_t slot)
+{
+	return recv_slot(res, res->recv_slots + slot);
+}
 
 /* ---- stage 3: qp_state.c ------------------------------------------------ */
 
@@ -194,12 +175,6 @@ int modify_qp_to_error(struct rdma_resources *res);
 /* Any state -> RESET: the only way out of ERR. */
 int modify_qp_to_reset(struct rdma_resources *res);
 
-/*
- * A QP in SQD: wait until its send queue is drained, at most @ms milliseconds.
- * Until then only ERR can be reached. Returns 0 or -errno (-ETIMEDOUT).
- */
-int wait_for_drained_sq(struct rdma_resources *res, int ms);
-
 /* The QP as the kernel has it now, not as the library remembers it. */
 int query_qp(struct rdma_resources *res, struct ibv_qp_attr *attr);
 
@@ -207,31 +182,6 @@ int query_qp(struct rdma_resources *res, struct ibv_qp_attr *attr);
 enum ibv_mtu path_mtu(const struct rdma_resources *res);
 
 /* ---- stage 4: tcp_sync.c ------------------------------------------------ */
-
-/* Listen on @port, on all IPv4 and IPv6 addresses. Returns the socket. */
-int tcp_listen(uint16_t port);
-
-/* Accept one connection before @deadline. Returns the socket. */
-int tcp_accept(int listen_sock, int64_t deadline);
-
-/*
- * Connect to @server:@port, trying again until @deadline while nobody listens
- * there yet. Returns the socket.
- */
-int tcp_connect(const char *server, uint16_t port, int64_t deadline);
-
-/* Close *@sock if it is one, and set it to -1. */
-void sock_close(int *sock);
-
-/*
- * Read or write exactly @size bytes before @deadline. @what names them in the
- * failure report ("hello", ...). -ETIMEDOUT, -ECONNRESET (peer closed), -EINTR
- * (stop requested).
- */
-int sock_read_exact(int sock, void *data, size_t size, int64_t deadline,
-		    const char *what);
-int sock_write_exact(int sock, const void *data, size_t size, int64_t deadline,
-		     const char *what);
 
 /* Send @size bytes of mine and receive @size bytes of the peer's. */
 int sock_sync_data(int sock, size_t size, const void *local, void *remote,
@@ -242,24 +192,13 @@ int sock_sync_data(int sock, size_t size, const void *local, void *remote,
  * there. @status: 0, or the negative errno this side failed with, which is
  * passed on and returned. -EREMOTEIO: the peer failed. -EPROTO: it is elsewhere.
  */
-enum sync_step {
-	SYNC_READY = 1,
-	SYNC_DONE = 2
-};
 int sock_sync_step(int sock, enum sync_step step, int status, int64_t deadline);
-
-/*
- * Look, without waiting or taking anything, whether the peer has failed on its
- * way to @step or is gone. 0: no sign of it; -EREMOTEIO, -ECONNRESET: reported.
- */
-int sock_check_peer(int sock, enum sync_step step);
 
 /* What this side's resources look like to a peer. */
 struct cm_con_data_t cm_con_data_of(const struct rdma_resources *res);
 
-/* Host byte order to wire byte order and back (the same swap). */
+/* Host byte order to wire byte order; and back: a swap undoes itself. */
 struct cm_con_data_t cm_con_data_to_wire(struct cm_con_data_t data);
-struct cm_con_data_t cm_con_data_from_wire(struct cm_con_data_t data);
 
 /*
  * Exchange hello (magic, version, length) and cm_con_data_t; fills
@@ -306,18 +245,27 @@ int post_write(struct rdma_resources *res, uint32_t slot, uint32_t length,
 	       uint64_t addr, uint32_t rkey, bool signaled);
 
 /*
- * A completion if there is one now, checked as next_completion() does. Returns
+ * A completion if there is one now, checked as await_completion() does. Returns
  * 1, 0 (none) or a negative errno. For those who have more to do than to wait.
  */
 int try_completion(struct rdma_resources *res, struct ibv_wc *wc);
 
 /*
- * The next completion, good and with a wr_id of ours, before @timeout_ms have
- * passed without one. Returns 0, -ETIMEDOUT, -EINTR, or -EIO for a bad
+ * Have the CQ raise an event on its channel with the next completion; and take
+ * one that was raised (0, too, if the channel does not block and there is none).
+ * Between the two, poll once more: a completion may have come before.
+ */
+int arm_cq(struct rdma_resources *res);
+int take_cq_event(struct rdma_resources *res);
+
+/*
+ * The next completion, whichever it is, good and with a wr_id of ours, before
+ * @timeout_ms have passed without one. @wr_id: the one that is hoped for, to say
+ * why it did not come; 0: any. Returns 0, -ETIMEDOUT, -EINTR, or -EIO for a bad
  * completion (explained once; later ones are only flushes).
  */
-int next_completion(struct rdma_resources *res, struct ibv_wc *wc,
-		    int timeout_ms);
+int await_completion(struct rdma_resources *res, uint64_t wr_id,
+		     struct ibv_wc *wc, int timeout_ms);
 
 /*
  * Wait for the completion of @wr_id; status, opcode and wr_id of what comes are

@@ -13,9 +13,6 @@
  * （本地用）和 rkey（给对端用）。CQ 收集“做完了”的通知。QP 是一对队列：
  * SQ 放要发的，RQ 放要收的。
  */
-#include "base/failure.h"
-#include "base/report.h"
-#include "explain/explain.h"
 #include "rdma_common.h"
 
 #include <errno.h>
@@ -30,39 +27,16 @@ static const char *device_name(const struct rdma_resources *res)
 	return ibv_get_device_name(res->context->device);
 }
 
-char *recv_slot(const struct rdma_resources *res, uint32_t slot)
+static size_t round_up(size_t size, size_t align)
 {
-	return res->buf + slot * res->slot_size;
+	return (size + align - 1) / align * align;
 }
 
-char *send_slot(const struct rdma_resources *res, uint32_t slot)
-{
-	return recv_slot(res, res->recv_slots + slot);
-}
-
-static int create_pd(struct rdma_resources *res)
+int rdma_create_pd(struct rdma_resources *res)
 {
 	res->pd = ibv_alloc_pd(res->context);
 	if (!res->pd)
 		return call_failed(errno, "ibv_alloc_pd(%s)", device_name(res));
-	return 0;
-}
-
-static int check_sizes(const struct rdma_resources *res,
-		       const struct rdma_config *config)
-{
-	uint32_t most = res->port_attr.max_msg_sz;
-
-	if (most > MAX_MSG_SIZE)
-		most = MAX_MSG_SIZE;
-	if (config->msg_size == 0 || config->msg_size > most) {
-		report_error("choose a --size that the port can carry",
-			     "message size %u is not in 1 ... %u (max_msg_sz "
-			     "of %s port %u)",
-			     config->msg_size, most, device_name(res),
-			     res->ib_port);
-		return -EMSGSIZE;
-	}
 	return 0;
 }
 
@@ -78,40 +52,28 @@ static int create_mr(struct rdma_resources *res,
 	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 			   IBV_ACCESS_REMOTE_WRITE;
 
-	res->msg_size = config->msg_size;
-	res->slot_size = ((size_t)config->msg_size + SLOT_ALIGN - 1) &
-			 ~(size_t)(SLOT_ALIGN - 1);
-	res->recv_slots = config->recv_slots ? config->recv_slots : 1;
-	res->send_slots = config->send_slots ? config->send_slots : 1;
 	/*
 	 * 收、发各占一半，绝不共用：RECV 一旦 post，那块内存就归网卡，随时可能被
 	 * 写入；若同时拿它当发送缓冲，发出去的就可能是刚收到的内容。
 	 */
+	res->msg_size = config->msg_size;
+	res->slot_size = round_up(config->msg_size, SLOT_ALIGN);
 	res->buf_size = res->slot_size * (res->recv_slots + res->send_slots);
-	res->buf = aligned_alloc(PAGE_ALIGN, (res->buf_size + PAGE_ALIGN - 1) &
-						     ~(size_t)(PAGE_ALIGN - 1));
-	if (!res->buf) {
-		report_error("choose a smaller --size",
-			     "no memory for a buffer of %zu bytes",
-			     res->buf_size);
-		return -ENOMEM;
-	}
+	res->buf =
+		aligned_alloc(PAGE_ALIGN, round_up(res->buf_size, PAGE_ALIGN));
+	if (!res->buf)
+		return no_memory_for_buffer(res->buf_size);
 	memset(res->buf, 0, res->buf_size);
 	res->mr = ibv_reg_mr(res->pd, res->buf, res->buf_size, access);
 	if (!res->mr)
-		return verb_failed(errno,
-				   explain_reg_mr_call(res->pd, res->buf,
-						       res->buf_size, access,
-						       errno),
-				   "ibv_reg_mr(%s, %zu bytes)",
-				   device_name(res), res->buf_size);
+		return reg_mr_failed(res->pd, res->buf, res->buf_size, access,
+				     errno);
 	return 0;
 }
 // endregion create-mr
 
 // region create-cq
-static int create_cq(struct rdma_resources *res,
-		     const struct rdma_config *config)
+int rdma_create_cq(struct rdma_resources *res, bool events)
 {
 	/*
 	 * CQ 必须装得下所有可能同时未取走的 completion，否则 CQ overrun：
@@ -119,25 +81,19 @@ static int create_cq(struct rdma_resources *res,
 	 */
 	int cqe = (int)(res->recv_slots + res->send_slots);
 
-	if (config->events) {
+	if (events) {
 		res->channel = ibv_create_comp_channel(res->context);
 		if (!res->channel)
 			return call_failed(errno, "ibv_create_comp_channel(%s)",
 					   device_name(res));
 	}
 	res->cq = ibv_create_cq(res->context, cqe, NULL, res->channel, 0);
-	if (!res->cq)
-		return verb_failed(
-			errno,
-			explain_create_cq_call(res->context, cqe, 0, errno),
-			"ibv_create_cq(%s, cqe %d)", device_name(res), cqe);
-	return 0;
+	return res->cq ? 0 : create_cq_failed(res->context, cqe, errno);
 }
 // endregion create-cq
 
 // region create-qp
-static int create_qp(struct rdma_resources *res,
-		     const struct rdma_config *config)
+int rdma_create_qp(struct rdma_resources *res, uint32_t max_inline)
 {
 	struct ibv_qp_init_attr init = {
 		.send_cq = res->cq,
@@ -148,7 +104,7 @@ static int create_qp(struct rdma_resources *res,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
 			/* WQE 里留多少字节给 inline；给多了每个 WQE 都变大。*/
-			.max_inline_data = config->max_inline,
+			.max_inline_data = max_inline,
 		},
 		/* RC：可靠、有序、面向连接，一个 QP 只跟一个对端说话。*/
 		.qp_type = IBV_QPT_RC,
@@ -156,12 +112,13 @@ static int create_qp(struct rdma_resources *res,
 		.sq_sig_all = 0,
 	};
 
+	res->posted =
+		calloc(res->recv_slots + res->send_slots, sizeof(*res->posted));
+	if (!res->posted)
+		return no_memory_for_buffer(sizeof(*res->posted));
 	res->qp = ibv_create_qp(res->pd, &init);
 	if (!res->qp)
-		return verb_failed(
-			errno, explain_create_qp_call(res->pd, &init, errno),
-			"ibv_create_qp(%s, RC, %u send, %u recv)",
-			device_name(res), res->send_slots, res->recv_slots);
+		return create_qp_failed(res->pd, &init, errno);
 	/* init.cap 被改写成实际给的值，往往比要的多；以它为准。*/
 	res->max_inline = init.cap.max_inline_data;
 	return 0;
@@ -172,16 +129,21 @@ static int create_qp(struct rdma_resources *res,
 int rdma_create_objects(struct rdma_resources *res,
 			const struct rdma_config *config)
 {
-	int rc = check_sizes(res, config);
+	const uint32_t most = res->port_attr.max_msg_sz;
+	int rc;
 
-	if (!rc)
-		rc = create_pd(res);
+	if (config->msg_size < 1 || config->msg_size > most)
+		return size_refused(device_name(res), res->ib_port,
+				    config->msg_size, most);
+	res->recv_slots = config->recv_slots ? config->recv_slots : 1;
+	res->send_slots = config->send_slots ? config->send_slots : 1;
+	rc = rdma_create_pd(res);
 	if (!rc)
 		rc = create_mr(res, config);
 	if (!rc)
-		rc = create_cq(res, config);
+		rc = rdma_create_cq(res, config->events);
 	if (!rc)
-		rc = create_qp(res, config);
+		rc = rdma_create_qp(res, config->max_inline);
 	/* 中途失败就把已经建好的拆掉：进程不退出的话，它们会一直占着网卡。*/
 	if (rc)
 		rdma_destroy_objects(res);
@@ -189,103 +151,38 @@ int rdma_create_objects(struct rdma_resources *res,
 }
 // endregion create-objects
 
-static void keep_first(int *first, int rc)
-{
-	if (*first == 0)
-		*first = rc;
-}
-
 // region destroy
-/* ibv_destroy_* 直接返回错误码；EBUSY 说明还有别的对象在用它。*/
-static int check_destroyed(int err, const char *call)
-{
-	return err ? verb_failed(err, explain_destroy(err), "%s", call) : 0;
-}
+/* ibv_destroy_* 直接返回错误码；EBUSY 说明还有别的对象在用它。失败了也接着拆。*/
+#define DESTROY(rc, verb, object)                                             \
+	do {                                                                  \
+		int failed =                                                  \
+			!(object) ? 0 : check_destroyed(#verb, verb(object)); \
+		(rc) = (rc) ? (rc) : failed;                                  \
+		(object) = NULL;                                              \
+	} while (0)
 
 int rdma_destroy_objects(struct rdma_resources *res)
 {
 	int rc = 0;
 
-	if (res->qp)
-		keep_first(&rc, check_destroyed(ibv_destroy_qp(res->qp),
-						"ibv_destroy_qp()"));
-	/*
-	 * 每个收到的 CQ event 都必须 ack 过，否则 ibv_destroy_cq 会一直等下去。
-	 */
+	DESTROY(rc, ibv_destroy_qp, res->qp);
+	/* 每个收到的 CQ event 都必须 ack 过，否则 ibv_destroy_cq 会一直等下去。*/
 	if (res->cq && res->event_debt)
 		ibv_ack_cq_events(res->cq, res->event_debt);
-	if (res->cq)
-		keep_first(&rc, check_destroyed(ibv_destroy_cq(res->cq),
-						"ibv_destroy_cq()"));
-	if (res->channel)
-		keep_first(&rc, check_destroyed(
-					ibv_destroy_comp_channel(res->channel),
-					"ibv_destroy_comp_channel()"));
-	if (res->mr)
-		keep_first(&rc, check_destroyed(ibv_dereg_mr(res->mr),
-						"ibv_dereg_mr()"));
+	DESTROY(rc, ibv_destroy_cq, res->cq);
+	DESTROY(rc, ibv_destroy_comp_channel, res->channel);
+	DESTROY(rc, ibv_dereg_mr, res->mr);
 	/* 内存要等 dereg 之后才能 free：之前网卡仍可能往里写。*/
 	free(res->buf);
-	if (res->pd)
-		keep_first(&rc, check_destroyed(ibv_dealloc_pd(res->pd),
-						"ibv_dealloc_pd()"));
-	res->qp = NULL;
-	res->cq = NULL;
-	res->channel = NULL;
-	res->mr = NULL;
+	DESTROY(rc, ibv_dealloc_pd, res->pd);
+	free(res->posted);
 	res->buf = NULL;
-	res->pd = NULL;
+	res->posted = NULL;
 	res->event_debt = 0;
 	res->armed = false;
 	return rc;
 }
 // endregion destroy
-
-// region serving-qp
-int rdma_create_pd(struct rdma_resources *owner)
-{
-	return create_pd(owner);
-}
-
-int rdma_create_serving_qp(struct rdma_resources *res,
-			   const struct rdma_resources *owner)
-{
-	const struct rdma_config config = { .gid_index = GID_INDEX_AUTO };
-	int rc;
-
-	/*
-	 * rkey 只在它所属的 PD 里有效：要让多个 QP 都能被人读同一块 MR，它们就得
-	 * 建在同一个 PD 里。每个连接各注册一遍也行，但每注册一遍都要把所有的页再
-	 * pin 一次。
-	 */
-	*res = (struct rdma_resources){
-		.context = owner->context,
-		.device_attr = owner->device_attr,
-		.port_attr = owner->port_attr,
-		.ib_port = owner->ib_port,
-		.gid_index = owner->gid_index,
-		.gid = owner->gid,
-		.pd = owner->pd,
-		/* 自己不收也不发；但 CQ 和两个队列的容量都不能是 0。*/
-		.recv_slots = 1,
-		.send_slots = 1,
-	};
-	rc = create_cq(res, &config);
-	if (!rc)
-		rc = create_qp(res, &config);
-	if (rc)
-		rdma_destroy_serving_qp(res);
-	return rc;
-}
-
-int rdma_destroy_serving_qp(struct rdma_resources *res)
-{
-	/* PD 与 context 是借来的：先放下它们，就只拆自己的 QP 和 CQ。*/
-	res->pd = NULL;
-	res->context = NULL;
-	return rdma_destroy_objects(res);
-}
-// endregion serving-qp
 
 int init_rdma_resources(struct rdma_resources *res,
 			const struct rdma_config *config)
@@ -294,9 +191,8 @@ int init_rdma_resources(struct rdma_resources *res,
 
 	memset(res, 0, sizeof(*res));
 	rc = rdma_open_device(res, config);
-	if (rc)
-		return rc;
-	rc = rdma_create_objects(res, config);
+	if (!rc)
+		rc = rdma_create_objects(res, config);
 	if (rc)
 		rdma_close_device(res);
 	return rc;
@@ -305,7 +201,7 @@ int init_rdma_resources(struct rdma_resources *res,
 int destroy_rdma_resources(struct rdma_resources *res)
 {
 	int rc = rdma_destroy_objects(res);
+	int closed = rdma_close_device(res);
 
-	keep_first(&rc, rdma_close_device(res));
-	return rc;
+	return rc ? rc : closed;
 }

@@ -8,6 +8,7 @@
 #include "lesson.h"
 
 #include "base/arguments.h"
+#include "base/deadline.h"
 #include "base/report.h"
 
 #include <getopt.h>
@@ -111,4 +112,33 @@ int lesson_parse_break(struct lesson *lesson, const struct lesson_break *breaks,
 bool lesson_breaks(const struct lesson *lesson, const char *name)
 {
 	return lesson->break_name && !strcmp(lesson->break_name, name);
+}
+
+int wait_for_drained_sq(struct ibv_qp *qp, int ms)
+{
+	const int64_t deadline = deadline_in_ms(ms);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int err = ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);
+	int rc = 0;
+
+	/*
+	 * 进 SQD 分两步：状态立刻就是 SQD，已经开始的 send 却还要做完，内核的后台任务
+	 * 才把 sq_draining 清零。此前的 SQD→RTS 一律 EINVAL。也可以等事件
+	 * IBV_EVENT_SQ_DRAINED（进 SQD 时要给 EN_SQD_ASYNC_NOTIFY）；问状态不必先读事件。
+	 */
+	while (!err && !rc && attr.sq_draining) {
+		if (deadline_passed(deadline)) {
+			report_error("a send that waits for the peer keeps it "
+				     "so; ERR is the other way out",
+				     "the send queue of QP %u has not drained "
+				     "within %d ms",
+				     qp->qp_num, ms);
+			return -ETIMEDOUT;
+		}
+		rc = deadline_sleep_ms(1, deadline);
+		if (!rc)
+			err = ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);
+	}
+	return err ? call_failed(err, "ibv_query_qp(QP %u)", qp->qp_num) : rc;
 }

@@ -37,4 +37,10 @@ int lesson_parse_break(struct lesson *lesson, const struct lesson_break *breaks,
 /* True if the mistake @name was asked for. */
 bool lesson_breaks(const struct lesson *lesson, const char *name);
 
+/*
+ * A QP in SQD: wait until its send queue is drained, at most @ms milliseconds.
+ * Until then only ERR can be reached. Returns 0 or -errno (-ETIMEDOUT, reported).
+ */
+int wait_for_drained_sq(struct ibv_qp *qp, int ms);
+
 #endif

@@ -74,13 +74,37 @@ static void keep_alive(int sock)
 	setsockopt(sock, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
+/*
+ * rkey 只在它所属的 PD 里有效：要让多个 QP 都能被人读同一块 MR，它们就得建在同一个 PD
+ * 里。每个连接各注册一遍也行，但每注册一遍都要把所有的页再 pin 一次。
+ */
+static int make_qp(struct rdma_resources *res,
+		   const struct rdma_resources *owner)
+{
+	int rc;
+
+	*res = *owner;
+	/* 自己不收也不发；但 CQ 和两个队列的容量都不能是 0。*/
+	res->recv_slots = res->send_slots = 1;
+	rc = rdma_create_cq(res, false);
+	return rc ? rc : rdma_create_qp(res, 0);
+}
+
+/* PD 与 context 是借来的：先放下它们，就只拆自己的 QP 和 CQ。*/
+static void destroy_qp(struct rdma_resources *res)
+{
+	res->pd = NULL;
+	res->context = NULL;
+	rdma_destroy_objects(res);
+}
+
 // region serve-engine
 /* 第 3、4 阶段，再加一份目录。此后节点不再 post 任何东西，CQ 永远是空的。*/
 static int hand_shake(struct connection *c)
 {
 	const struct needle_service *service = c->service;
 	const int64_t deadline = deadline_in_ms(service->handshake_ms);
-	int rc = rdma_create_serving_qp(&c->res, service->owner);
+	int rc = make_qp(&c->res, service->owner);
 
 	if (rc)
 		return rc;
@@ -138,7 +162,7 @@ static void *run(void *context)
 		wait_until_gone(c);
 	}
 	/* 先拆 QP 再关 TCP：对端看到 TCP 断开时，它的 READ 一定已经停了。*/
-	rdma_destroy_serving_qp(&c->res);
+	destroy_qp(&c->res);
 	sock_close(&c->sock);
 	report_fact("engine %u (%s): gone, its QP destroyed%s", c->number,
 		    c->peer, rc ? " (it never got the catalogue)" : "");

@@ -42,3 +42,15 @@ const char *wr_opcode_name(unsigned int opcode)
 		return "UNKNOWN";
 	return names[opcode];
 }
+
+const char *gid_type_name(uint32_t gid_type)
+{
+	static const char *const names[] = {
+		[IBV_GID_TYPE_IB] = "IB",
+		[IBV_GID_TYPE_ROCE_V1] = "RoCE v1",
+		[IBV_GID_TYPE_ROCE_V2] = "RoCE v2",
+	};
+
+	return gid_type < sizeof(names) / sizeof(names[0]) ? names[gid_type]
+							   : "unknown";
+}

@@ -19,4 +19,7 @@ const char *gid_text(char *out, const uint8_t gid[16]);
 /* "SEND", "RDMA_WRITE_WITH_IMM", ... of an enum ibv_wr_opcode, or "UNKNOWN". */
 const char *wr_opcode_name(unsigned int opcode);
 
+/* "RoCE v2", ... for the gid_type of an ibv_gid_entry. */
+const char *gid_type_name(uint32_t gid_type);
+
 #endif

@@ -12,16 +12,10 @@
 #include "remote_read.h"
 
 #include "base/deadline.h"
-#include "base/failure.h"
-#include "base/report.h"
-#include "explain/explain.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-
-#define POLL_BATCH     16
-#define EVENTS_PER_ACK 64
 
 struct rdma_config remote_reader_config(const char *device, int gid_index,
 					uint32_t depth)
@@ -36,13 +30,6 @@ struct rdma_config remote_reader_config(const char *device, int gid_index,
 	};
 }
 
-static int arm(struct rdma_resources *res)
-{
-	int err = ibv_req_notify_cq(res->cq, 0);
-
-	return err ? call_failed(err, "ibv_req_notify_cq()") : 0;
-}
-
 int remote_reader_open(struct remote_reader *reader, struct rdma_resources *res,
 		       uint32_t chunk_size)
 {
@@ -54,7 +41,6 @@ int remote_reader_open(struct remote_reader *reader, struct rdma_resources *res,
 	reader->chunk_size = chunk_size ? chunk_size : REMOTE_READ_CHUNK;
 	if (reader->chunk_size > most)
 		reader->chunk_size = most;
-	atomic_init(&reader->next_wr_id, 1);
 	TAILQ_INIT(&reader->all);
 	TAILQ_INIT(&reader->queue);
 	/* 非阻塞：epoll 说“可读”时它通常在，万一不在也不能睡在那里。*/
@@ -64,7 +50,7 @@ int remote_reader_open(struct remote_reader *reader, struct rdma_resources *res,
 	reader->chunks = calloc(reader->depth, sizeof(*reader->chunks));
 	if (!reader->chunks)
 		return call_failed(ENOMEM, "calloc(%u chunks)", reader->depth);
-	return arm(res);
+	return arm_cq(res);
 }
 
 void remote_reader_close(struct remote_reader *reader)
@@ -103,35 +89,23 @@ static void finish(struct remote_reader *r, struct remote_read *read,
 static int post_chunk(struct remote_reader *r, struct remote_read *read,
 		      struct remote_chunk *chunk, uint32_t length)
 {
-	struct ibv_sge sge = {
+	struct ibv_sge into = {
 		.addr = (uintptr_t)read->local + read->posted,
 		.length = length,
 		.lkey = read->lkey,
 	};
-	struct ibv_send_wr wr = {
-		/*
-		 * 原子地取一个从没用过的号。若用 needle id 之类的东西凑出来，两个
-		 * client 同时读一个 needle 就撞了号，completion 便不知道是谁的。
-		 */
-		.wr_id = atomic_fetch_add(&r->next_wr_id, 1),
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_READ,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { .remote_addr = read->remote_addr + read->posted,
-			     .rkey = read->rkey },
-	};
-	struct ibv_send_wr *bad;
-	int err = ibv_post_send(r->res->qp, &wr, &bad);
+	/*
+	 * 取一个从没用过的号。若用 needle id 之类的东西凑出来，两个 client 同时读一个
+	 * needle 就撞了号，completion 便不知道是谁的。
+	 */
+	uint32_t slot = r->next_slot++;
+	int rc = post_read(r->res, slot, &into,
+			   read->remote_addr + read->posted, read->rkey);
 
-	if (err) {
-		verb_failed(err, explain_post_send(r->res->qp, &wr, err),
-			    "ibv_post_send(QP %u, RDMA_READ of %u bytes)",
-			    r->res->qp->qp_num, length);
+	if (rc)
 		return -EIO;
-	}
 	read->posted += length;
-	*chunk = (struct remote_chunk){ wr.wr_id, read, read->posted };
+	*chunk = (struct remote_chunk){ WR_ID_READ(slot), read, read->posted };
 	r->in_flight++;
 	return 0;
 }
@@ -147,7 +121,7 @@ static void post_more(struct remote_reader *r)
 		uint32_t length =
 			left < r->chunk_size ? (uint32_t)left : r->chunk_size;
 		struct remote_chunk *chunk =
-			&r->chunks[atomic_load(&r->next_wr_id) % r->depth];
+			&r->chunks[r->next_slot % r->depth];
 
 		/* 这个位置上的还没回来：send queue 里已有 depth 个。*/
 		if (chunk->read)
@@ -184,51 +158,6 @@ void remote_reader_cancel(struct remote_reader *reader,
 		finish(reader, read, -ECANCELED);
 }
 
-static int bad_completion(struct remote_reader *r, const struct ibv_wc *wc,
-			  struct remote_chunk *chunk)
-{
-	const struct remote_read *read = chunk->read;
-	struct ibv_sge sge = { .addr = (uintptr_t)read->local,
-			       .length = (uint32_t)(chunk->upto -
-						    read->completed),
-			       .lkey = read->lkey };
-	const struct ibv_send_wr wr = {
-		.wr_id = wc->wr_id,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_READ,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { read->remote_addr, read->rkey },
-	};
-	const struct explain_request request = { .send = &wr,
-						 .polled = r->res->cq };
-	struct explanation why = explain_completion(r->res->qp, wc, &request);
-	char next[EXPLAIN_NEXT_SIZE];
-
-	report_error(explain_next(next, &why),
-		     "the READ of %llu bytes at 0x%llx on QP %u completed with "
-		     "%s (%d): %s",
-		     (unsigned long long)read->size,
-		     (unsigned long long)read->remote_addr, wc->qp_num,
-		     ibv_wc_status_str(wc->status), wc->status, why.cause);
-	return -EIO;
-}
-
-/* 对端不在了（重传用尽、被冲掉）的 READ 值得重来；地址或 key 不对的，重来也一样。*/
-static int status_of(const struct ibv_wc *wc)
-{
-	switch (wc->status) {
-	case IBV_WC_SUCCESS:
-		return 0;
-	case IBV_WC_WR_FLUSH_ERR:
-	case IBV_WC_RETRY_EXC_ERR:
-	case IBV_WC_RNR_RETRY_EXC_ERR:
-		return -ECONNRESET;
-	default:
-		return -EIO;
-	}
-}
-
 // region match
 /*
  * 凭 wr_id 找到它是哪一块。找不到，说明这不是我们（现在）在等的：上一条连接遗下的，
@@ -237,15 +166,10 @@ static int status_of(const struct ibv_wc *wc)
 static struct remote_chunk *chunk_of(struct remote_reader *r,
 				     const struct ibv_wc *wc)
 {
-	struct remote_chunk *chunk = &r->chunks[wc->wr_id % r->depth];
+	struct remote_chunk *chunk =
+		&r->chunks[WR_ID_SLOT(wc->wr_id) % r->depth];
 
-	if (chunk->read && chunk->wr_id == wc->wr_id &&
-	    (wc->status != IBV_WC_SUCCESS || wc->opcode == IBV_WC_RDMA_READ))
-		return chunk;
-	report_error(NULL,
-		     "unexpected completion: wr_id %llu opcode %d on QP %u",
-		     (unsigned long long)wc->wr_id, wc->opcode, wc->qp_num);
-	return NULL;
+	return chunk->read && chunk->wr_id == wc->wr_id ? chunk : NULL;
 }
 // endregion match
 
@@ -256,14 +180,8 @@ static int take(struct remote_reader *r, const struct ibv_wc *wc)
 	uint64_t from, upto;
 
 	if (!chunk)
-		return -EIO;
+		return unexpected_completion(wc);
 	read = chunk->read;
-	if (wc->status != IBV_WC_SUCCESS) {
-		if (!read->status)
-			read->status = status_of(wc);
-		/* 只解释第一个；后面跟来的都是同一件事的 WR_FLUSH_ERR。*/
-		return bad_completion(r, wc, chunk);
-	}
 	/* RC 按 post 的次序完成，所以一个 read 的各块总是从前往后到。*/
 	from = read->completed;
 	upto = chunk->upto;
@@ -279,6 +197,22 @@ static int take(struct remote_reader *r, const struct ibv_wc *wc)
 	return 0;
 }
 
+/*
+ * 对端不在了（重传用尽、被冲掉）的 READ 值得重来；地址或 key 不对的，重来也一样。只记在
+ * 第一个出错的 READ 名下：后面跟来的都是同一件事的 WR_FLUSH_ERR。
+ */
+static void blame(struct remote_reader *r, const struct ibv_wc *wc)
+{
+	struct remote_chunk *chunk = chunk_of(r, wc);
+	bool gone = wc->status == IBV_WC_WR_FLUSH_ERR ||
+		    wc->status == IBV_WC_RETRY_EXC_ERR ||
+		    wc->status == IBV_WC_RNR_RETRY_EXC_ERR;
+
+	r->broken = true;
+	if (chunk && wc->status != IBV_WC_SUCCESS && !chunk->read->status)
+		chunk->read->status = gone ? -ECONNRESET : -EIO;
+}
+
 // region take-turns-with-others
 /*
  * 取到 CQ 空为止，看似理所当然，却可能永远取不完：每取走一块就 post 下一块，rxe 往往在
@@ -288,49 +222,32 @@ static int take(struct remote_reader *r, const struct ibv_wc *wc)
  */
 static int take_all(struct remote_reader *r)
 {
-	struct ibv_wc wc[POLL_BATCH];
-	uint32_t left = r->depth;
-	int n = 0;
+	struct ibv_wc wc;
+	int n = 1;
 
-	while (left &&
-	       (n = ibv_poll_cq(r->res->cq,
-				left < POLL_BATCH ? (int)left : POLL_BATCH,
-				wc)) > 0) {
-		left -= (uint32_t)n;
-		r->last_completion = now_ns();
-		for (int i = 0; i < n && !r->broken; i++)
-			if (take(r, &wc[i]))
-				r->broken = true;
-		if (r->broken)
-			return -EIO;
+	for (uint32_t left = r->depth; left && n > 0 && !r->broken; left--) {
+		n = try_completion(r->res, &wc);
+		if (n < 0)
+			blame(r, &wc);
+		if (n > 0) {
+			r->last_completion = now_ns();
+			r->broken |= take(r, &wc) != 0;
+		}
 	}
-	if (n < 0)
-		return call_failed(errno, "ibv_poll_cq()");
-	return r->broken ? -EIO : 0;
+	return n < 0 || r->broken ? -EIO : 0;
 }
 // endregion take-turns-with-others
 
-/* 武装一次，至多来一个 event；真有第二个，epoll 会再叫我们。*/
-static void take_event(struct rdma_resources *res)
-{
-	struct ibv_cq *cq;
-	void *context;
-
-	if (ibv_get_cq_event(res->channel, &cq, &context))
-		return; /* EAGAIN：它属于上一条连接，已经取走了 */
-	if (++res->event_debt >= EVENTS_PER_ACK) {
-		ibv_ack_cq_events(res->cq, res->event_debt);
-		res->event_debt = 0;
-	}
-}
-
 int remote_reader_poll(struct remote_reader *reader)
 {
-	int rc;
+	/*
+	 * 次序：取走 event，重新武装，再取 CQ。与 transfer.c 里的道理相同。武装一次，至多来
+	 * 一个 event；真有第二个，epoll 会再叫我们。
+	 */
+	int rc = take_cq_event(reader->res);
 
-	/* 次序：取走 event，重新武装，再取 CQ。与 transfer.c 里的道理相同。*/
-	take_event(reader->res);
-	rc = arm(reader->res);
+	if (!rc)
+		rc = arm_cq(reader->res);
 	if (!rc)
 		rc = take_all(reader);
 	if (rc)
@@ -341,14 +258,14 @@ int remote_reader_poll(struct remote_reader *reader)
 // region abort
 int remote_reader_abort(struct remote_reader *reader)
 {
-	struct ibv_wc wc[POLL_BATCH];
+	struct ibv_wc wc;
 	/*
 	 * 次序要紧：QP 进了 RESET，网卡才保证不再碰那些 buffer；在那之前把 buffer
 	 * 还给别人，迟到的数据就会写进别人的内存。
 	 */
 	int rc = modify_qp_to_reset(reader->res);
 
-	while (ibv_poll_cq(reader->res->cq, POLL_BATCH, wc) > 0)
+	while (ibv_poll_cq(reader->res->cq, 1, &wc) > 0)
 		;
 	for (uint32_t i = 0; i < reader->depth; i++)
 		reader->chunks[i].read = NULL;

@@ -21,7 +21,6 @@
 
 #include "rdma_common.h"
 
-#include <stdatomic.h>
 #include <sys/queue.h>
 
 #define REMOTE_READ_DEPTH 32	      /* work requests at once, default */
@@ -57,13 +56,13 @@ TAILQ_HEAD(remote_reads, remote_read);
 struct remote_reader {
 	struct rdma_resources *res;
 	uint32_t depth, chunk_size;
-	atomic_uint_fast64_t next_wr_id; /* over all connections */
-	struct remote_chunk *chunks;	 /* a ring: wr_id % depth */
-	struct remote_reads all;	 /* that are not done */
-	struct remote_reads queue;	 /* that have bytes to post */
-	uint32_t in_flight;		 /* chunks */
-	bool broken;			 /* remote_reader_abort() is due */
-	int64_t last_completion;	 /* ns, of base/deadline.h */
+	uint32_t next_slot;	     /* over all connections */
+	struct remote_chunk *chunks; /* a ring: wr_id % depth */
+	struct remote_reads all;     /* that are not done */
+	struct remote_reads queue;   /* that have bytes to post */
+	uint32_t in_flight;	     /* chunks */
+	bool broken;		     /* remote_reader_abort() is due */
+	int64_t last_completion;     /* ns, of base/deadline.h */
 };
 
 /* The config of a reader's resources, for init_rdma_resources(). */

@@ -176,7 +176,7 @@ static int check_received(struct progress *p, const struct ibv_wc *wc)
 static int take_completion(struct progress *p)
 {
 	struct ibv_wc wc;
-	int rc = next_completion(p->res, &wc, p->timeout_ms);
+	int rc = await_completion(p->res, 0, &wc, p->timeout_ms);
 
 	if (rc)
 		return rc;

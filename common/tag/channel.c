@@ -68,6 +68,7 @@ int tag_channel_open(struct tag_channel *ch, struct rdma_resources *res,
 				    .sock = -1,
 				    .eager_max = eager_max_of(limits),
 				    .max_unexpected = (uint32_t)messages };
+	res->more_rkeys = true; /* 每个 RTS 都带来一个 */
 	/* 份额之外的消息留在环里，也在 unexpected 队列里：上限要把它们算进去。*/
 	tag_match_init(&ch->match, messages + TAG_RING,
 		       limits->max_bytes ? limits->max_bytes : MAX_BYTES);

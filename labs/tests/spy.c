@@ -240,26 +240,22 @@ int ibv_close_device(struct ibv_context *context)
 	return rc;
 }
 
-ssize_t _ibv_query_gid_table(struct ibv_context *context,
-			     struct ibv_gid_entry *entries, size_t max,
-			     uint32_t flags, size_t entry_size)
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
+		      uint32_t index, struct ibv_gid_entry *entry,
+		      uint32_t flags, size_t entry_size)
 {
-	REAL(_ibv_query_gid_table);
-	int err = must_fail("ibv_query_gid_table");
-	ssize_t n = err ? -err : real(context, entries, max, flags, entry_size);
+	REAL(_ibv_query_gid_ex);
+	bool moved = lies("gid_order") && index == 5;
+	int err = must_fail("ibv_query_gid_ex");
 
-	for (ssize_t i = 0; i < n; i++) {
-		if (lies("gid_v1"))
-			entries[i].gid_type = IBV_GID_TYPE_ROCE_V1;
-		if (!lies("gid_order") || entries[i].gid_index != 1)
-			continue;
-		if (n < (ssize_t)max) {
-			entries[n] = entries[i];
-			entries[n++].gid_index = 5;
-		}
-		entries[i].gid_type = IBV_GID_TYPE_ROCE_V1;
-	}
-	return n;
+	if (!err)
+		err = real(context, port, moved ? 1 : index, entry, flags,
+			   entry_size);
+	if (!err && moved)
+		entry->gid_index = 5;
+	if (!err && (lies("gid_v1") || (lies("gid_order") && index == 1)))
+		entry->gid_type = IBV_GID_TYPE_ROCE_V1;
+	return err;
 }
 
 /* ---- 建与拆：每个 make 都应当有一个 unmake -------------------------------- */

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <net/if.h>
-#include <stdlib.h>
 
 static const struct lesson_break breaks[] = {
 	{ "device", "ask for a device that does not exist" },
@@ -21,23 +20,21 @@ static const struct lesson_break breaks[] = {
 };
 
 // region show-gids
-static void show_gids(struct ibv_context *context, uint32_t port)
+static void show_gids(struct ibv_context *context, uint32_t port, int size)
 {
-	struct ibv_gid_entry *table;
 	char text[GID_TEXT_SIZE], netdev[IF_NAMESIZE];
-	int n = rdma_read_gid_table(context, &table);
+	struct ibv_gid_entry e;
 
-	for (int i = 0; i < n; i++) {
-		if (table[i].port_num != port)
-			continue;
+	for (int i = 0; i < size; i++) {
+		if (ibv_query_gid_ex(context, port, (uint32_t)i, &e, 0))
+			continue; /* 空的槽位：ENODATA */
 		/* 每个 GID 都属于某个网络设备（netdev）上的某个 IP 地址。*/
-		if (!if_indextoname(table[i].ndev_ifindex, netdev))
+		if (!if_indextoname(e.ndev_ifindex, netdev))
 			netdev[0] = '\0';
-		report_fact("  GID %-3u %-28s %-8s %s", table[i].gid_index,
-			    gid_text(text, table[i].gid.raw),
-			    gid_type_name(table[i].gid_type), netdev);
+		report_fact("  GID %-3u %-28s %-8s %s", e.gid_index,
+			    gid_text(text, e.gid.raw),
+			    gid_type_name(e.gid_type), netdev);
 	}
-	free(table);
 }
 // endregion show-gids
 
@@ -51,8 +48,7 @@ static int show_device(struct ibv_device *device)
 	int err;
 
 	if (!context)
-		return verb_failed(errno, explain_open_device(errno),
-				   "ibv_open_device(%s)", name);
+		return open_device_failed(device, errno);
 	err = ibv_query_device(context, &attr);
 	if (!err)
 		report_fact("%s: %u port(s), max_qp %d, max_mr %d, max_cqe %d",
@@ -70,7 +66,7 @@ static int show_device(struct ibv_device *device)
 				    ? "Ethernet"
 				    : "InfiniBand",
 			    port.lid);
-		show_gids(context, i);
+		show_gids(context, i, port.gid_tbl_len);
 	}
 	if (err)
 		err = call_failed(err, "querying %s", name);
@@ -86,8 +82,7 @@ static int show_all_devices(void)
 	struct ibv_device **list = ibv_get_device_list(&count);
 
 	if (!list)
-		return verb_failed(errno, explain_device_list(errno),
-				   "ibv_get_device_list()");
+		return device_list_failed(errno);
 	report_step("list the RDMA devices: %d found", count);
 	for (int i = 0; i < count && !rc; i++)
 		rc = show_device(list[i]);

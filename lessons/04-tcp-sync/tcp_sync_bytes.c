@@ -110,7 +110,7 @@ static int peer_by_hand(struct rdma_resources *res, int sock)
 			      "cm_con_data_t");
 	if (rc)
 		return rc;
-	res->remote = cm_con_data_from_wire(peers);
+	res->remote = cm_con_data_to_wire(peers);
 	rc = modify_qp_to_rtr(res);
 	if (!rc)
 		rc = modify_qp_to_rts(res);

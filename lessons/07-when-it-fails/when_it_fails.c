@@ -186,7 +186,7 @@ static int pause_sending(struct rdma_resources *a, struct rdma_resources *b)
 	report_step("RTS -> SQD: A's send queue is drained and stops");
 	rc = modify_qp(a, &attr, IBV_QP_STATE);
 	if (!rc)
-		rc = wait_for_drained_sq(a, DRAIN_MS);
+		rc = wait_for_drained_sq(a->qp, DRAIN_MS);
 	if (!rc)
 		rc = show_states(a, "A");
 	if (rc)
@@ -200,7 +200,7 @@ static int pause_sending(struct rdma_resources *a, struct rdma_resources *b)
 		report_fact("SQD -> SQD: timeout and retry_cnt are changed");
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS };
 	if (!rc)
-		rc = wait_for_drained_sq(a, DRAIN_MS);
+		rc = wait_for_drained_sq(a->qp, DRAIN_MS);
 	if (!rc)
 		rc = modify_qp(a, &attr, IBV_QP_STATE);
 	if (!rc)

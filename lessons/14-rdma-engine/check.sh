@@ -39,7 +39,7 @@ test_from_the_disk_to_the_client() {
 	# The long needle does not hold up the short ones, and the node is stopped.
 	assertEquals '2 2 2 2 2 3 1 2 2 2' "$(grep -oP 'completion +\d+: needle \K\d' \
 		<<<"$out" | xargs)"
-	assert_in "$out" '10 work requests, wr_id 1 to 10; 3 needles, each CRC-32C right$'
+	assert_in "$out" '10 work requests, wr_id 0x7265616400000000 to 0x7265616400000009; 3 needles, each CRC-32C right$'
 	# The session: only the engine can use its address, only read the memory.
 	assert_in "$out" 'transfer_size 27, expected_crc 0x'
 	assert_in "$out" 'write\(2\) from there: Bad address$'
@@ -95,7 +95,7 @@ test_mistakes_bring_their_errors() {
 	assert_in "$out" 'READ of 4096 bytes .* remote access error \(10\)'
 	assertEquals 'Connection Input/output Connection' "$(grep -oP \
 		'READ of needle \d: \K\S+' <<<"$out" | xargs)"
-	assert_in "$out" 'the WRITE of slot 0 .* remote access error \(10\)'
+	assert_in "$out" 'the WRITE of 11 bytes at 0x[0-9a-f]+ on .* remote access error \(10\)'
 	assert_in "$out" 'PROT_READ, MAP_PRIVATE: registered$'
 	if rxe_does maps-read-only-files; then
 		assert_in "$out" 'this kernel registers it'

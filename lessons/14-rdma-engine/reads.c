@@ -190,10 +190,10 @@ static int check_bytes(const struct by_hand *h)
 		    r->needle->crc32c)
 			return bad("a needle's CRC-32C is not the catalogue's");
 	}
-	report_fact("%u work requests, wr_id 1 to %llu; %d needles, each "
-		    "CRC-32C right",
-		    h->completions,
-		    (unsigned long long)atomic_load(&h->reader.next_wr_id) - 1,
+	report_fact("%u work requests, wr_id 0x%llx to 0x%llx; %d needles, "
+		    "each CRC-32C right",
+		    h->completions, (unsigned long long)WR_ID_READ(0),
+		    (unsigned long long)WR_ID_READ(h->reader.next_slot - 1),
 		    NEEDLES);
 	return 0;
 }
@@ -305,7 +305,7 @@ static int take_any_completion(struct by_hand *h)
 	if (!rc && tail_is_there(wanted))
 		rc = bad("it is there too early");
 	if (!rc)
-		rc = wait_for_drained_sq(&h->res, WAIT_MS);
+		rc = wait_for_drained_sq(h->res.qp, WAIT_MS);
 	if (!rc)
 		rc = modify_qp(&h->res, &go_on, IBV_QP_STATE);
 	/* rxe 回到 RTS 后，要等下一次 post 才又动起来。*/

@@ -165,7 +165,7 @@ static void test_wire_bytes(FILE *log)
 	wire = cm_con_data_to_wire(res.remote);
 	CHECK(sizeof(wire) == CON_BYTES, "%zu", sizeof(wire));
 	CHECK(!memcmp(&wire, good_con, CON_BYTES), "to_wire");
-	wire = cm_con_data_from_wire(wire);
+	wire = cm_con_data_to_wire(wire);
 	CHECK(!memcmp(&wire, &res.remote, CON_BYTES), "from_wire");
 
 	/* 我们自己发出去的字节。*/

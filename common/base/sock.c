@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sock.c —— TCP：听、连、读满、写满，每一步都有期限
+ *
+ * 第 4 阶段的“带外”通道，以及其他一切普通的 TCP 连接，都站在这里。对端不可信：它可能
+ * 只发半个结构体，可能什么都不发，也可能在任何一步消失。所以读写都精确计数、都有期限。
+ */
+#include "sock.h"
+
+#include "deadline.h"
+#include "failure.h"
+#include "report.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define RETRY_MS 100
+
+void sock_close(int *sock)
+{
+	if (*sock >= 0)
+		close(*sock);
+	*sock = -1;
+}
+
+/* 小消息要立刻发走：Nagle 算法会让 8 字节的 hello 等上几十毫秒。*/
+static void set_nodelay(int sock)
+{
+	const int on = 1;
+
+	setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+static int listen_failed(int err, uint16_t port)
+{
+	if (err == EADDRINUSE)
+		return call_failed_for(
+			err, "another process listens on this port",
+			"choose another port, or find that process with ss "
+			"-ltnp",
+			"bind(TCP port %u)", port);
+	if (err == EACCES)
+		return call_failed_for(err, "ports below 1024 need root",
+				       "choose a port above 1023",
+				       "bind(TCP port %u)", port);
+	return call_failed(err, "listen(TCP port %u)", port);
+}
+
+// region tcp-listen
+int tcp_listen(uint16_t port)
+{
+	/* 一个 IPv6 socket 关掉 V6ONLY，就能同时收 IPv4 与 IPv6 的连接。*/
+	struct sockaddr_in6 any6 = { .sin6_family = AF_INET6,
+				     .sin6_port = htons(port),
+				     .sin6_addr = in6addr_any };
+	struct sockaddr_in any4 = { .sin_family = AF_INET,
+				    .sin_port = htons(port) };
+	const int on = 1, off = 0;
+	bool v6 = true;
+	int err = 0;
+	int sock = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (sock < 0) { /* 内核以 ipv6.disable=1 启动时没有 IPv6 */
+		v6 = false;
+		sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	}
+	if (sock < 0)
+		return listen_failed(errno, port);
+	/* 没有它，上一个 server 退出后的 TIME_WAIT 会让 bind 失败一分钟。*/
+	setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (v6)
+		setsockopt(sock, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (bind(sock, v6 ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4,
+		 v6 ? sizeof(any6) : sizeof(any4)) ||
+	    listen(sock, 1))
+		err = errno;
+	if (!err)
+		return sock;
+	close(sock);
+	return listen_failed(err, port);
+}
+// endregion tcp-listen
+
+int wait_failed(int rc, const char *fmt, const char *what)
+{
+	char text[128];
+
+	if (rc == -EINTR && stop_is_expected())
+		return rc;
+	snprintf(text, sizeof(text), fmt, what);
+	if (rc == -EINTR)
+		report_error(NULL, "%s: stopped by a signal", text);
+	else if (rc == -ETIMEDOUT)
+		report_error("is the peer running, and not stopped? --timeout "
+			     "SECS waits longer",
+			     "%s: nothing came before the deadline", text);
+	else if (rc == -ECONNRESET || rc == -EPIPE)
+		report_error("see the peer's own messages",
+			     "%s: the peer closed the connection", text);
+	else
+		report_error(NULL, "%s: %s", text, strerror(-rc));
+	return rc;
+}
+
+int tcp_accept(int listen_sock, int64_t deadline)
+{
+	int sock, rc;
+
+	do {
+		rc = wait_fd(listen_sock, POLLIN, deadline);
+		if (rc)
+			return wait_failed(rc, "%s", "waiting for a client");
+		sock = accept4(listen_sock, NULL, NULL, SOCK_CLOEXEC);
+		/* 对端可能在被 accept 之前就断开：不是我们的错误，接着等。*/
+	} while (sock < 0 && (errno == EINTR || errno == ECONNABORTED));
+	if (sock < 0)
+		return call_failed(errno, "accept()");
+	set_nodelay(sock);
+	return sock;
+}
+
+/* 一次连接尝试：返回 socket，或 -errno（此时不报告，由调用者决定重试与否）。*/
+static int connect_once(const struct addrinfo *ai, int64_t deadline)
+{
+	socklen_t len = sizeof(int);
+	int err = 0;
+	int rc;
+	int sock = socket(ai->ai_family,
+			  ai->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (sock < 0)
+		return -errno;
+	/* 非阻塞 connect：否则丢包时一次 connect 就会睡上两分钟，期限形同虚设。*/
+	rc = connect(sock, ai->ai_addr, ai->ai_addrlen) ? -errno : 0;
+	if (rc == -EINPROGRESS || rc == -EINTR)
+		rc = wait_fd(sock, POLLOUT, deadline);
+	if (!rc && getsockopt(sock, SOL_SOCKET, SO_ERROR, &err, &len))
+		err = errno;
+	if (!rc)
+		rc = -err;
+	if (!rc) {
+		set_nodelay(sock);
+		return sock;
+	}
+	close(sock);
+	return rc;
+}
+
+/*
+ * server 还没启动、正在启动、或网络刚起来：这些都值得再试。ECONNRESET 不在其中：
+ * 有人接了这个连接，又立刻用 RST 挂断；再连多半只会等来 ECONNREFUSED，
+ * 那时再报“没有人在听”就是误导。
+ */
+static bool worth_retrying(int rc)
+{
+	return rc == -ECONNREFUSED || rc == -EHOSTUNREACH || rc == -ENETUNREACH;
+}
+
+static int connect_failed(int rc, const char *server, uint16_t port)
+{
+	const char *cause = NULL, *next = NULL;
+
+	if (rc == -EINTR || rc == -ECONNRESET)
+		return wait_failed(rc, "connecting to %s", server);
+	if (rc == -ECONNREFUSED) {
+		cause = "no server listened there before the deadline";
+		next = "start the server first; compare address and port";
+	} else if (rc == -ETIMEDOUT) {
+		cause = "no answer before the deadline";
+		next = "ping the address; a firewall may drop the TCP port";
+	}
+	return call_failed_for(-rc, cause, next, "connect(%s, TCP port %u)",
+			       server, port);
+}
+
+/* 一个名字可能有好几个地址（::1 与 127.0.0.1）：一个不通就试下一个。*/
+static int connect_any(const struct addrinfo *list, int64_t deadline,
+		       bool *again)
+{
+	int rc = -ETIMEDOUT;
+
+	*again = false;
+	for (; list; list = list->ai_next) {
+		rc = connect_once(list, deadline);
+		if (rc >= 0 || rc == -EINTR)
+			return rc;
+		*again |= worth_retrying(rc);
+	}
+	return rc;
+}
+
+// region tcp-connect
+int tcp_connect(const char *server, uint16_t port, int64_t deadline)
+{
+	struct addrinfo hints = { .ai_family = AF_UNSPEC,
+				  .ai_socktype = SOCK_STREAM };
+	struct addrinfo *list;
+	char service[8];
+	int last = -ETIMEDOUT;
+	bool again;
+	int rc;
+
+	snprintf(service, sizeof(service), "%u", port);
+	rc = getaddrinfo(server, service, &hints, &list);
+	if (rc) {
+		report_error("give an IPv4 or IPv6 address, or a name that "
+			     "resolves",
+			     "getaddrinfo(\"%s\") failed: %s", server,
+			     gai_strerror(rc));
+		return -EINVAL;
+	}
+	/* 课堂上两个终端谁先敲回车不一定，所以 client 在期限内反复尝试。*/
+	for (;;) {
+		rc = connect_any(list, deadline, &again);
+		if (rc >= 0 || rc == -EINTR)
+			break;
+		if (rc != -ETIMEDOUT)
+			last = rc;
+		if (!again || deadline_passed(deadline))
+			break;
+		rc = deadline_sleep_ms(RETRY_MS, deadline);
+		if (rc)
+			break;
+	}
+	freeaddrinfo(list);
+	if (rc >= 0)
+		return rc;
+	return connect_failed(rc == -EINTR ? rc : last, server, port);
+}
+// endregion tcp-connect
+
+// region exact
+int sock_read_exact(int sock, void *data, size_t size, int64_t deadline,
+		    const char *what)
+{
+	char *at = data;
+
+	/*
+	 * TCP 是字节流，没有消息边界：一次 read 可能只给出一半。必须循环到凑满。
+	 */
+	while (size) {
+		ssize_t n = recv(sock, at, size, MSG_DONTWAIT);
+		int rc = 0;
+
+		if (n > 0) {
+			at += n;
+			size -= (size_t)n;
+		} else if (n == 0) {
+			rc = -ECONNRESET; /* 对端在消息中间关闭了连接 */
+		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+			rc = wait_fd(sock, POLLIN, deadline);
+		} else if (errno != EINTR) {
+			rc = -errno;
+		}
+		if (rc)
+			return wait_failed(rc, "reading the peer's %s", what);
+	}
+	return 0;
+}
+
+int sock_write_exact(int sock, const void *data, size_t size, int64_t deadline,
+		     const char *what)
+{
+	const char *at = data;
+
+	/* 写也可能“短写”：socket buffer 满时只收下一部分。*/
+	while (size) {
+		ssize_t n = send(sock, at, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+		int rc = 0;
+
+		if (n >= 0) {
+			at += n;
+			size -= (size_t)n;
+		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+			rc = wait_fd(sock, POLLOUT, deadline);
+		} else if (errno != EINTR) {
+			rc = -errno;
+		}
+		if (rc)
+			return wait_failed(rc, "sending my %s", what);
+	}
+	return 0;
+}
+// endregion exact

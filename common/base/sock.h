@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sock.h - TCP connections whose every wait ends, and reads and writes of an exact
+ * number of bytes. Stage 4 talks over one. Failures are reported.
+ */
+#ifndef BASE_SOCK_H
+#define BASE_SOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Listen on @port, on all IPv4 and IPv6 addresses. Returns the socket. */
+int tcp_listen(uint16_t port);
+
+/* Accept one connection before @deadline. Returns the socket. */
+int tcp_accept(int listen_sock, int64_t deadline);
+
+/*
+ * Connect to @server:@port, trying again until @deadline while nobody listens
+ * there yet. Returns the socket.
+ */
+int tcp_connect(const char *server, uint16_t port, int64_t deadline);
+
+/* Close *@sock if it is one, and set it to -1. */
+void sock_close(int *sock);
+
+/*
+ * Read or write exactly @size bytes before @deadline. @what names them in the
+ * failure report ("hello", ...). -ETIMEDOUT, -ECONNRESET (peer closed), -EINTR
+ * (stop requested).
+ */
+int sock_read_exact(int sock, void *data, size_t size, int64_t deadline,
+		    const char *what);
+int sock_write_exact(int sock, const void *data, size_t size, int64_t deadline,
+		     const char *what);
+
+/*
+ * Report that a wait ended with @rc (-EINTR, -ETIMEDOUT, -ECONNRESET, ...) and
+ * return it; @fmt with @what says what was waited for.
+ */
+int wait_failed(int rc, const char *fmt, const char *what);
+
+#endif
