@@ -100,6 +100,14 @@ assert_not_in() {
 # rxe_does NAME: this fact of build/rxe_facts holds for the lab's kernel
 rxe_does() { lab run "$B/rxe_facts" "$1"; }
 
+# ucx_on_rxe: this UCX knows RDMA devices (Debian unstable's is built without)
+ucx_on_rxe() {
+	local modules
+	modules=$(compgen -G "${LAB_ROOT:-}/usr/lib*/ucx/libuct_ib.so*" ||
+		compgen -G "${LAB_ROOT:-}/usr/lib*/*/ucx/libuct_ib.so*")
+	[[ $modules ]] || { skip 'this UCX is built without RDMA: no libuct_ib'; return 1; }
+}
+
 # in_lab SCRIPT [ARG…]: run a bash script where rxe0 is, with held() in it: how
 # many PDs, CQs, QPs and MRs all devices hold (the driver's own included).
 # shellcheck disable=SC2016

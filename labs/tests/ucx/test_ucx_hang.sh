@@ -17,6 +17,7 @@ hang() {
 	local name=$1
 	shift
 	command -v ucx_perftest >/dev/null || { skip 'no ucx_perftest (package ucx-utils)'; return 1; }
+	ucx_on_rxe || return 1
 	export HANG="$*" NAME=$name
 	in_lab 'run "$NAME" lessons/13-ucx-tag-matching/hang.sh $HANG
 		! pgrep -x ucx_perftest'
@@ -77,6 +78,7 @@ test_rc_alone_fails_at_once() {
 # other, until one side aborts. HELD: the QPs that the server has in the end.
 clients() {
 	command -v ucx_perftest >/dev/null || { skip 'no UCX (package ucx-utils)'; return 1; }
+	ucx_on_rxe || return 1
 	export MOST=$1 HELD=$2 SETTINGS="${*:3}"
 	in_lab '
 		held() { rdma resource show qp link rxe0/1 | grep -c "pid $server "; }
