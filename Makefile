@@ -45,8 +45,9 @@ endif
 cc        = $(if $(CC_VERSION),$(CC),false)
 or_say    = || { labs/deps.sh --check build $(if $(FUZZ),test) >&2; exit 1; }
 COMPILE   = $(cc) $(CPPFLAGS) $(PKG_FLAGS) -std=gnu11 $(CFLAGS) $(LTO) \
-            $(WARNINGS) $(SAN) -MMD -MP
+            $(WARNINGS) $(SAN) $(PIC) -MMD -MP
 LINK      = $(cc) $(CFLAGS) $(LTO) $(SAN) $(LDFLAGS)
+PIC      := # what objects of shared libraries need
 
 # The libraries are asked for where they are used, and not for "make clean". Without
 # pkg-config they are looked for where the compiler looks.
@@ -131,34 +132,48 @@ $(BUILD)/librdma_common.a: $(patsubst %.c,$(BUILD)/%.o,$(wildcard common/*.c com
 	$(call say,AR)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-# A plugin stands alone: NCCL has neither librdma_common nor libibverbs.
-$(BUILD)/libnccl-net-mixed.so: CPPFLAGS += -DLAB_DIFFERING_HANDLES
-$(addprefix $(BUILD)/,$(PLUGINS)): $(wildcard labs/nccl-net/*.[ch]) \
-		common/tcpx/nccl_net.h
+define compile
+	$(may_write)
+	$(call say,CC)
+	$(Q)$(COMPILE) -c -o $@ $< $(or_say)
+endef
+$(BUILD)/%.o: %.c
+	$(compile)
+
+# Objects of shared libraries, which show nothing but what they say.
+$(BUILD)/pic/%.o: LTO =
+$(BUILD)/pic/%.o: PIC = -fPIC -fvisibility=hidden
+$(BUILD)/pic/%.o: %.c
+	$(compile)
+
+# call shared,LINKER'S-FLAGS
+define shared
 	$(may_write)
 	$(call say,SO)
-	$(Q)$(cc) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(WARNINGS) $(SAN) -fPIC \
-		-fvisibility=hidden -shared -o $@ $(filter %.c,$^) $(or_say)
+	$(Q)$(cc) $(CFLAGS) $(SAN) -shared $(1) -o $@ $(filter %.o,$^) $(or_say)
+endef
+
+# A plugin stands alone: NCCL has neither librdma_common nor libibverbs.
+NET := $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard labs/nccl-net/*.c))
+$(BUILD)/libnccl-net-lab.so: $(NET)
+$(BUILD)/libnccl-net-mixed.so: $(NET:/connect.o=/connect-mixed.o)
+$(addprefix $(BUILD)/,$(PLUGINS)):
+	$(shared)
+$(BUILD)/pic/%-mixed.o: PIC += -DLAB_DIFFERING_HANDLES
+$(BUILD)/pic/%-mixed.o: %.c
+	$(compile)
 
 # The recorder is preloaded into anything: it shows nothing but what it wraps, and
 # brings no library along (the program's own libibverbs is the one to talk to).
 # Always -O2: dlsym's wrapper has to pass calls on without a trace (dl.c).
-TRACE := $(wildcard labs/recorder/*.c) \
-         $(filter-out common/explain/switch.c common/explain/failed.c,$(wildcard common/explain/*.c)) \
-         $(addprefix common/base/,failure.c report.c verbs_names.c)
-$(BUILD)/libqptrace.so: $(TRACE) $(wildcard labs/recorder/*.h common/*.h common/*/*.h) \
-		labs/recorder/qptrace.map
-	$(may_write)
-	$(call say,SO)
-	$(Q)$(cc) $(CPPFLAGS) $(PKG_FLAGS) -std=gnu11 $(CFLAGS) -O2 $(WARNINGS) -fPIC \
-		-fvisibility=hidden -shared -Wl,-z,defs \
-		-Wl,--version-script=labs/recorder/qptrace.map -o $@ \
-		$(filter %.c,$^) $(or_say)
-
-$(BUILD)/%.o: %.c
-	$(may_write)
-	$(call say,CC)
-	$(Q)$(COMPILE) -c -o $@ $< $(or_say)
+TRACE := $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard labs/recorder/*.c) \
+         $(filter-out common/explain/switch.c common/explain/failed.c, \
+         $(wildcard common/explain/*.c)) \
+         $(addprefix common/base/,failure.c report.c verbs_names.c))
+$(TRACE): PIC += -O2
+$(TRACE) $(BUILD)/libqptrace.so: SAN =
+$(BUILD)/libqptrace.so: $(TRACE) labs/recorder/qptrace.map
+	$(call shared,-z defs -Xlinker --version-script=$(lastword $^))
 
 .PHONY: rebuild
 rebuild:
