@@ -77,6 +77,27 @@ struct lab_comm *lab_comm_new(enum lab_kind kind, const int *fds,
 	return c;
 }
 
+/* 一个 frame 搬完了；若它是该 part 的最后一块，part 就完成了。*/
+void lab_frame_done(struct lab_comm *c, struct lab_stream *s)
+{
+	struct lab_part *p = s->part;
+
+	if (p->moved == p->total && !--s->req->unfinished)
+		c->waiting--;
+	s->req = NULL;
+	s->part = NULL;
+}
+
+/* 见 receive.c 的 peek_stream()。*/
+void lab_discard_peeked(struct lab_stream *s)
+{
+	if (s->peeked)
+		(void)!recv(s->fd, s->stash, s->peeked,
+			    MSG_DONTWAIT | MSG_TRUNC);
+	s->peeked = 0;
+	s->idle = 0;
+}
+
 // region close
 /*
  * close() 之后内核继续把 socket buffer 里的字节发完（没有设 SO_LINGER 0），但若对端的

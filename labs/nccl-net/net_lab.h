@@ -7,11 +7,15 @@
  * four tables ncclNetPlugin_v5 ... ncclNetPlugin_v8.
  *
  *	plugin.c	the tables, one wrapper per version where they differ
- *	device.c	network interfaces as devices
- *	comm.c		a connection: made, told from others, closed
  *	connect.c	the handle, listen, connect, accept
  *	transfer.c	isend, irecv, test; the sender's progress
  *	receive.c	the receiver's progress: credits, frames
+ *	comm.c		a connection: made, told from others, closed; what is done
+ *			of the frames on its sockets
+ *	device.c	network interfaces as devices
+ *	log.c		the user's logger
+ *
+ * Each stands on those below it, and on no other.
  *
  * Every function returns an enum nccl_result, logs a failure once, and sets its
  * outputs only on success (a NULL comm or request with 0: call again).
@@ -54,7 +58,7 @@
 #define LAB_CREDIT_MAGIC 0x4c414243u /* "LABC" */
 #define LAB_FRAME_MAGIC	 0x4c414246u /* "LABF" */
 
-/* ---- the log -------------------------------------------------------------
+/* ---- log.c ---------------------------------------------------------------
  * The user's logger, given to init; NULL: silence. Lines have no newline.
  */
 extern nccl_logger_t lab_logger;
@@ -255,6 +259,12 @@ struct lab_comm *lab_comm_of(void *p, enum lab_kind kind, const char *call);
 int lab_close_send(void *comm);
 int lab_close_recv(void *comm);
 
+/* The frame under way on @s is complete. */
+void lab_frame_done(struct lab_comm *c, struct lab_stream *s);
+
+/* Take from the kernel what has been parsed by peeking. */
+void lab_discard_peeked(struct lab_stream *s);
+
 /* "address:port". */
 void lab_addr_text(char *text, size_t size, const struct sockaddr_in *addr);
 
@@ -293,9 +303,6 @@ int lab_announce(struct lab_comm *c, const struct lab_request *r);
 /* Take what has come on the data sockets. */
 int lab_pull(struct lab_comm *c);
 
-/* Take from the kernel what has been parsed by peeking. */
-void lab_discard_peeked(struct lab_stream *s);
-
 /* ---- transfer.c ---------------------------------------------------------- */
 
 /*
@@ -321,9 +328,6 @@ int lab_test(void *request, int *done, int *sizes);
 /* Host memory has nothing to flush: NULL request, success. */
 int lab_iflush(void *comm, int n, void **data, int *sizes, void **mhandles,
 	       void **request);
-
-/* The frame under way on @s is complete. */
-void lab_frame_done(struct lab_comm *c, struct lab_stream *s);
 
 /* Not now, rather than never. */
 static inline bool lab_would_block(int err)

@@ -18,8 +18,6 @@
 
 #define LAB_EXPORT __attribute__((visibility("default")))
 
-nccl_logger_t lab_logger;
-
 // region init
 static int init(nccl_logger_t log)
 {

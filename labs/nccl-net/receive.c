@@ -242,15 +242,6 @@ static int pull_stream(struct lab_comm *c, struct lab_stream *s)
  *
  * 收大消息不走这里：payload 一开始就直接进用户内存。
  */
-void lab_discard_peeked(struct lab_stream *s)
-{
-	if (s->peeked)
-		(void)!recv(s->fd, s->stash, s->peeked,
-			    MSG_DONTWAIT | MSG_TRUNC);
-	s->peeked = 0;
-	s->idle = 0;
-}
-
 static int peek_stream(struct lab_comm *c, struct lab_stream *s)
 {
 	ssize_t n = recv(s->fd, s->stash, LAB_STASH, MSG_PEEK | MSG_DONTWAIT);

@@ -33,17 +33,6 @@
  */
 #define CHUNK_MIN (64u << 10)
 
-/* 一个 frame 搬完了；若它是该 part 的最后一块，part 就完成了。*/
-void lab_frame_done(struct lab_comm *c, struct lab_stream *s)
-{
-	struct lab_part *p = s->part;
-
-	if (p->moved == p->total && !--s->req->unfinished)
-		c->waiting--;
-	s->req = NULL;
-	s->part = NULL;
-}
-
 /* ---- 发送方：credit 进来 -------------------------------------------------- */
 
 // region take-credit
