@@ -303,26 +303,6 @@ ibv_create_comp_channel(struct ibv_context *context)
 	return channel;
 }
 
-void record_cq(struct event *e, struct ibv_cq *cq, struct ibv_context *context,
-	       int64_t asked)
-{
-	struct object *object;
-
-	writer_lock();
-	object = object_add(OBJECT_CQ, cq, context);
-	line_add_object(&e->line, OBJECT_CQ, cq);
-	line_add_object(&e->line, OBJECT_CONTEXT, context);
-	LINE_NUMBER(&e->line, "cqe_asked", asked);
-	if (cq) {
-		LINE_NUMBER(&e->line, "cqe", cq->cqe);
-		if (object)
-			object->channel = cq->channel;
-		if (cq->channel)
-			line_add_object(&e->line, OBJECT_CHANNEL, cq->channel);
-	}
-	event_end(e);
-}
-
 EXPORTED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
 				      void *cq_context,
 				      struct ibv_comp_channel *channel,
@@ -378,7 +358,7 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 	struct ring *ring;
 	int rc;
 
-	if (recorder_inside || recorder.control_only || !writer_ready())
+	if (recorder_inside || recorder.control_only || !recorder_ready())
 		return real(channel, cq, cq_context);
 	ring = ring_mine();
 	if (!ring)
@@ -388,27 +368,15 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 	atomic_store(&ring->sleeps, NULL);
 	if (rc)
 		return rc;
-	ring_put(ring, (struct record){
-			       .stamp = ring_stamp(),
-			       .object = *cq,
-			       .kind = RECORD_CQ_EVENT,
-		       });
+	writer_put(ring, (struct record){
+				 .stamp = ring_stamp(),
+				 .object = *cq,
+				 .kind = RECORD_CQ_EVENT,
+			 });
 	return 0;
 }
 
 /* ---- SRQ ------------------------------------------------------------------ */
-
-void record_srq(struct event *e, struct ibv_srq *srq,
-		struct ibv_context *context, const struct ibv_srq_attr *attr)
-{
-	writer_lock();
-	object_add(OBJECT_SRQ, srq, context);
-	line_add_object(&e->line, OBJECT_SRQ, srq);
-	line_add_object(&e->line, OBJECT_CONTEXT, context);
-	LINE_NUMBER(&e->line, "max_wr", attr->max_wr);
-	LINE_NUMBER(&e->line, "max_sge", attr->max_sge);
-	event_end(e);
-}
 
 EXPORTED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 					struct ibv_srq_init_attr *init)

@@ -15,8 +15,6 @@
  */
 #include "event.h"
 
-#include "writer.h"
-
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>

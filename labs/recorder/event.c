@@ -17,15 +17,13 @@
 
 #define SAY_AT_MOST 3
 
-__thread int recorder_inside;
-
 /*
  * libibverbs 的函数会互相调用（ibv_reg_mr 调 ibv_reg_mr_iova2），解释器自己也要
  * ibv_query_qp：只记录最外面的一层。
  */
 bool event_begin(struct event *event, const char *name)
 {
-	if (recorder_inside || !writer_ready())
+	if (recorder_inside || !recorder_ready())
 		return false;
 	recorder_inside++;
 	event->err = 0;
@@ -93,7 +91,7 @@ void event_explain(struct event *event, struct explanation why, const char *fmt,
 			     how_failed(how, sizeof(how), event->err),
 			     why.cause);
 	n += next_as_text(text + n, sizeof(text) - n, "qptrace:", &why);
-	writer_say(text, n);
+	recorder_say(text, n);
 }
 
 void event_end(struct event *event)

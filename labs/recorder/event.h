@@ -20,6 +20,7 @@
 
 #include "explain/explain.h"
 #include "line.h"
+#include "recorder.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,9 +34,6 @@ struct event {
 	struct explanation why;
 	struct line line;
 };
-
-/* How deep the thread is in the recorder's or libibverbs' own calls. */
-extern __thread int recorder_inside __attribute__((tls_model("initial-exec")));
 
 /* False: call the real function and nothing else. */
 bool event_begin(struct event *event, const char *name);
@@ -80,7 +78,10 @@ void *real_symbol(const char *name, const char *version);
 
 /* ---- start.c ---- */
 
-/* Catch fatal signals and SIGQUIT, where nobody else has. */
-void recorder_catch_signals(void);
+/*
+ * Open the recording and start the thread, if that is not done yet. False: no
+ * recording (not asked for, or the file cannot be written, which was said).
+ */
+bool recorder_ready(void);
 
 #endif

@@ -105,7 +105,7 @@ static void record_current(const struct hook *h, struct ibv_cq_ex *cq)
 		r.opcode = (uint8_t)cq->read_opcode(cq);
 	}
 	r.stamp = ring_stamp();
-	ring_put(ring, r);
+	writer_put(ring, r);
 	if (cq->status != IBV_WC_SUCCESS)
 		completion_failed(ibv_cq_ex_to_cq(cq), r.qpn, cq->wr_id,
 				  cq->status);
@@ -178,7 +178,7 @@ static void publish(struct hook *h)
 	struct ring *ring = ring_mine();
 
 	for (unsigned int i = 0; ring && i < h->count; i++)
-		ring_put(ring, h->pending[i]);
+		writer_put(ring, h->pending[i]);
 	h->count = 0;
 }
 
@@ -488,6 +488,8 @@ static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
 			      asked.cap.max_send_wr, asked.cap.max_recv_wr,
 			      asked.cap.max_inline_data);
 	got = plain_attr(init);
+	if (qp)
+		hook_qp(qp);
 	record_qp(&e, qp, pd, &got, &asked.cap);
 	return qp;
 }
@@ -563,12 +565,12 @@ static int traced_rate_limit(struct ibv_qp *qp,
 	((vctx)->sz >= sizeof(*(vctx)) - offsetof(struct verbs_context, op) && \
 	 (vctx)->op)
 
-void hook_extended(struct ibv_context *context)
+void hook_context(struct ibv_context *context)
 {
 	struct verbs_context *vctx = verbs_get_ctx(context);
 	struct extended *x = vctx ? extended_of(NULL) : NULL;
 
-	if (!x)
+	if (!hook_ops(context) || !x)
 		return;
 	atomic_store(&x->context, context);
 	if (HAS(vctx, create_qp_ex)) {
@@ -589,11 +591,12 @@ void hook_extended(struct ibv_context *context)
 	}
 }
 
-void unhook_extended(struct ibv_context *context)
+void unhook_context(struct ibv_context *context)
 {
 	struct verbs_context *vctx = verbs_get_ctx(context);
 	struct extended *x = extended_of(context);
 
+	unhook_ops(context);
 	if (!vctx || !x)
 		return;
 	if (HAS(vctx, create_qp_ex))

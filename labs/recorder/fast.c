@@ -105,18 +105,18 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 static void record_completion(struct ring *ring, uint64_t stamp,
 			      const struct ibv_cq *cq, const struct ibv_wc *wc)
 {
-	ring_put(ring, (struct record){
-			       .stamp = stamp,
-			       .wr_id = wc->wr_id,
-			       .object = cq,
-			       .qpn = wc->qp_num,
-			       .length = wc->byte_len,
-			       .rkey = wc->vendor_err,
-			       .flags = (uint16_t)wc->wc_flags,
-			       .kind = RECORD_COMPLETION,
-			       .opcode = (uint8_t)wc->opcode,
-			       .status = (uint8_t)wc->status,
-		       });
+	writer_put(ring, (struct record){
+				 .stamp = stamp,
+				 .wr_id = wc->wr_id,
+				 .object = cq,
+				 .qpn = wc->qp_num,
+				 .length = wc->byte_len,
+				 .rkey = wc->vendor_err,
+				 .flags = (uint16_t)wc->wc_flags,
+				 .kind = RECORD_COMPLETION,
+				 .opcode = (uint8_t)wc->opcode,
+				 .status = (uint8_t)wc->status,
+			 });
 }
 
 static int traced_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
@@ -151,11 +151,11 @@ static int traced_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	struct ring *ring = ring_mine();
 
 	if (ring)
-		ring_put(ring, (struct record){
-				       .stamp = ring_stamp(),
-				       .object = cq,
-				       .kind = RECORD_ARM,
-			       });
+		writer_put(ring, (struct record){
+					 .stamp = ring_stamp(),
+					 .object = cq,
+					 .kind = RECORD_ARM,
+				 });
 	return real_ops(cq->context)->req_notify_cq(cq, solicited_only);
 }
 
@@ -164,15 +164,15 @@ static int traced_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 static void refused(struct ring *ring, const void *object, uint64_t wr_id,
 		    uint32_t count, bool send, int err)
 {
-	ring_put(ring, (struct record){
-			       .stamp = ring_stamp(),
-			       .wr_id = wr_id,
-			       .object = object,
-			       .length = count,
-			       .kind = RECORD_POST_FAILED,
-			       .opcode = send,
-			       .status = (uint8_t)err,
-		       });
+	writer_put(ring, (struct record){
+				 .stamp = ring_stamp(),
+				 .wr_id = wr_id,
+				 .object = object,
+				 .length = count,
+				 .kind = RECORD_POST_FAILED,
+				 .opcode = send,
+				 .status = (uint8_t)err,
+			 });
 }
 
 /* ibv_post_* 返回正的错误码；老驱动有返回 -1 并设 errno 的。*/
@@ -250,7 +250,7 @@ static void record_send(struct ring *ring, uint64_t stamp,
 		r.remote_addr = wr->wr.rdma.remote_addr;
 		r.rkey = wr->wr.rdma.rkey;
 	}
-	ring_put(ring, r);
+	writer_put(ring, r);
 }
 
 static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
@@ -281,17 +281,17 @@ static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 static void record_recv(struct ring *ring, uint64_t stamp, const void *object,
 			const struct ibv_recv_wr *wr, enum record_kind kind)
 {
-	ring_put(ring,
-		 (struct record){
-			 .stamp = stamp,
-			 .wr_id = wr->wr_id,
-			 .addr = wr->num_sge > 0 ? wr->sg_list[0].addr : 0,
-			 .object = object,
-			 .qpn = wr->num_sge > 0 ? wr->sg_list[0].lkey : 0,
-			 .length = sum(wr->sg_list, wr->num_sge),
-			 .kind = (uint8_t)kind,
-			 .num_sge = (uint8_t)wr->num_sge,
-		 });
+	writer_put(ring,
+		   (struct record){
+			   .stamp = stamp,
+			   .wr_id = wr->wr_id,
+			   .addr = wr->num_sge > 0 ? wr->sg_list[0].addr : 0,
+			   .object = object,
+			   .qpn = wr->num_sge > 0 ? wr->sg_list[0].lkey : 0,
+			   .length = sum(wr->sg_list, wr->num_sge),
+			   .kind = (uint8_t)kind,
+			   .num_sge = (uint8_t)wr->num_sge,
+		   });
 }
 
 /* @first: *bad_wr；驱动没有填的话是整串的头。*/
@@ -354,7 +354,7 @@ static struct hooked *find(const struct ibv_context *context)
 	return NULL;
 }
 
-static void hook_ops(struct ibv_context_ops *ops)
+static void swap_ops(struct ibv_context_ops *ops)
 {
 	if (ops->poll_cq)
 		ops->poll_cq = traced_poll_cq;
@@ -368,24 +368,20 @@ static void hook_ops(struct ibv_context_ops *ops)
 		ops->post_srq_recv = traced_post_srq_recv;
 }
 
-bool hook_context(struct ibv_context *context)
+bool hook_ops(struct ibv_context *context)
 {
-	struct hooked *h;
+	struct hooked *h = find(NULL);
 
-	if (find(context))
-		return true;
-	h = find(NULL);
-	if (!h)
+	if (!h || find(context))
 		return false;
 	h->ops = context->ops;
 	atomic_store(&h->context, context);
 	if (!recorder.control_only)
-		hook_ops(&context->ops);
-	hook_extended(context);
+		swap_ops(&context->ops);
 	return true;
 }
 
-void unhook_context(struct ibv_context *context)
+void unhook_ops(struct ibv_context *context)
 {
 	struct hooked *h = find(context);
 
@@ -393,6 +389,5 @@ void unhook_context(struct ibv_context *context)
 		return;
 	if (!recorder.control_only)
 		context->ops = h->ops;
-	unhook_extended(context);
 	atomic_store(&h->context, NULL);
 }

@@ -7,7 +7,7 @@
 #include "file.h"
 
 #include "line.h"
-#include "writer.h"
+#include "recorder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +77,7 @@ static void complain(const char *what, int err)
 		memcpy(text + used, parts[i], len);
 		used += len;
 	}
-	writer_say(text, used);
+	recorder_say(text, used);
 }
 
 void file_write(const char *text, size_t len)

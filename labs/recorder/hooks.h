@@ -12,13 +12,11 @@
 /* ---- fast.c: context->ops ---- */
 
 /*
- * Put the recorder's functions into @context, once; not into its fast path
- * with --control-only. With the writer's lock. False if there are too many.
+ * Put the recorder's functions into @context, but with --control-only. False: it
+ * is known already, or there are too many.
  */
-bool hook_context(struct ibv_context *context);
-
-/* Put the real ones back, before the context is closed. */
-void unhook_context(struct ibv_context *context);
+bool hook_ops(struct ibv_context *context);
+void unhook_ops(struct ibv_context *context);
 
 /*
  * A bad completion was read from @cq: explain the first of each QP. Not for a
@@ -36,16 +34,21 @@ void send_refused(const char *call, struct ibv_qp *qp,
 
 /* ---- extended.c: verbs_context, ibv_qp_ex, ibv_cq_ex ---- */
 
-/* The extended calls of @context that make objects. */
-void hook_extended(struct ibv_context *context);
-void unhook_extended(struct ibv_context *context);
+/*
+ * hook_ops(), and the extended calls of @context that make objects; once. With the
+ * writer's lock.
+ */
+void hook_context(struct ibv_context *context);
+
+/* Put the real ones back, before the context is closed. */
+void unhook_context(struct ibv_context *context);
 
 /* @qp's wr_*() functions, if it has any. */
 void hook_qp(struct ibv_qp *qp);
 void unhook_qp(struct ibv_qp *qp);
 void unhook_cq(struct ibv_cq *cq);
 
-/* ---- qp.c, control.c: shared by the plain and the extended calls ---- */
+/* ---- made.c: shared by the plain and the extended calls ---- */
 
 struct event;
 

@@ -16,45 +16,6 @@
 
 #define MOST_WARNINGS 4
 
-void record_qp(struct event *e, struct ibv_qp *qp, const struct ibv_pd *pd,
-	       const struct ibv_qp_init_attr *got,
-	       const struct ibv_qp_cap *asked)
-{
-	struct line *line = &e->line;
-	struct object *object;
-
-	if (qp)
-		hook_qp(qp);
-	writer_lock();
-	object = object_add(OBJECT_QP, qp, qp ? qp->context : NULL);
-	if (object) {
-		object_set_qpn(object, qp->qp_num);
-		object->type = got->qp_type;
-		object->sq_sig_all = got->sq_sig_all;
-		object->send_cq = got->send_cq;
-		object->recv_cq = got->recv_cq;
-		object->srq = got->srq;
-		line_add_object(line, OBJECT_QP, qp);
-		LINE_NUMBER(line, "qpn", qp->qp_num);
-		LINE_TEXT(line, "dev", qp->context->device->name);
-	}
-	LINE_WORD(line, "type", qp_type_name(got->qp_type));
-	line_add_object(line, OBJECT_PD, pd);
-	LINE_NUMBER(line, "send_cq", object_id(OBJECT_CQ, got->send_cq));
-	LINE_NUMBER(line, "recv_cq", object_id(OBJECT_CQ, got->recv_cq));
-	if (got->srq)
-		line_add_object(line, OBJECT_SRQ, got->srq);
-	LINE_NUMBER(line, "sq_sig_all", got->sq_sig_all);
-	LINE_NUMBER(line, "send_wr_asked", asked->max_send_wr);
-	LINE_NUMBER(line, "recv_wr_asked", asked->max_recv_wr);
-	LINE_NUMBER(line, "send_wr", got->cap.max_send_wr);
-	LINE_NUMBER(line, "recv_wr", got->cap.max_recv_wr);
-	LINE_NUMBER(line, "send_sge", got->cap.max_send_sge);
-	LINE_NUMBER(line, "recv_sge", got->cap.max_recv_sge);
-	LINE_NUMBER(line, "inline", got->cap.max_inline_data);
-	event_end(e);
-}
-
 EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 				      struct ibv_qp_init_attr *init)
 {
@@ -76,6 +37,8 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 			      qp_type_name(init->qp_type), asked.max_send_wr,
 			      asked.max_recv_wr, asked.max_send_sge,
 			      asked.max_recv_sge, asked.max_inline_data);
+	if (qp)
+		hook_qp(qp);
 	record_qp(&e, qp, pd, init, &asked);
 	return qp;
 }

@@ -8,11 +8,8 @@
  */
 #include "ring.h"
 
-#include "writer.h"
-
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -86,29 +83,6 @@ struct ring *ring_new(void)
 		pthread_setspecific(ring_key, ring);
 	errno = saved_errno;
 	return ring;
-}
-
-/*
- * 环满了就自己动手写出去，而不是丢记录：漏掉一个 completion 的记录比慢一点的
- * 程序更没用。
- */
-void ring_wait(struct ring *ring)
-{
-	int saved_errno = errno;
-
-	for (;;) {
-		ring->tail_seen = atomic_load(&ring->tail);
-		if (atomic_load(&ring->head) - ring->tail_seen < RING_RECORDS)
-			break;
-		writer_flush();
-		sched_yield();
-	}
-	errno = saved_errno;
-}
-
-void ring_half_full(void)
-{
-	writer_wake();
 }
 
 /* fork 之后父进程的记录由父进程去写；子进程从空的开始。*/

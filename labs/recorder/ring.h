@@ -86,12 +86,6 @@ extern struct ring *_Atomic all_rings;
 /* The calling thread gets a ring. NULL: no memory; it is then not recorded. */
 struct ring *ring_new(void);
 
-/* Called when the ring is full: makes room or waits until there is some. */
-void ring_wait(struct ring *ring);
-
-/* Called every RING_RECORDS / 2 records. */
-void ring_half_full(void);
-
 /* After fork, in the child: only the calling thread's ring stays, empty. */
 void ring_after_fork(void);
 
@@ -122,19 +116,6 @@ static inline struct ring *ring_mine(void)
 	struct ring *ring = ring_of_thread;
 
 	return __builtin_expect(ring != NULL, 1) ? ring : ring_new();
-}
-
-/* One more record; half a ring of them wakes the writer. */
-static inline void ring_put(struct ring *ring, struct record record)
-{
-	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-
-	if (__builtin_expect(head - ring->tail_seen >= RING_RECORDS, 0))
-		ring_wait(ring);
-	ring->records[head++ % RING_RECORDS] = record;
-	atomic_store_explicit(&ring->head, head, memory_order_release);
-	if (__builtin_expect(head % (RING_RECORDS / 2) == 0, 0))
-		ring_half_full();
 }
 
 #endif

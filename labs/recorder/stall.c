@@ -15,6 +15,7 @@
 #include "explain/qp_table.h"
 #include "format.h"
 #include "objects.h"
+#include "recorder.h"
 #include "why.h"
 #include "writer.h"
 
@@ -435,5 +436,5 @@ void stall_look(bool asked)
 void stall_say(void)
 {
 	if (account.used && (account.asked || !recorder.quiet))
-		writer_say(account.text, account.used);
+		recorder_say(account.text, account.used);
 }

@@ -16,10 +16,4 @@ void stall_look(bool asked);
 /* Without the lock: put what it found on stderr. */
 void stall_say(void);
 
-/* The thread is in the recorder's own calls: none of them is recorded. */
-extern __thread int recorder_inside __attribute__((tls_model("initial-exec")));
-
-/* start.c: see event.h */
-void recorder_catch_signals(void);
-
 #endif

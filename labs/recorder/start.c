@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: MIT
 /*
- * start.c —— 库被载入时、收到信号时、进程退出时做什么
- *
- * 载入时只读环境变量，别的什么也不做：`qptrace ls` 里的 ls 不用 verbs，就既没有多的
- * 线程、fd，也没有换过的信号处理。第一次用到 verbs 时才真正开始（writer.c）。
+ * start.c —— 第一次用到 verbs 时、收到信号时、fork 时、进程退出时做什么
  */
 #include "event.h"
-#include "ring.h"
+#include "recorder.h"
+#include "stall.h"
 #include "writer.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct recorder_config recorder;
+static atomic_int state;      /* 0 没开始，1 可以记，-1 不记 */
+static atomic_bool why_asked; /* SIGQUIT */
+
+static bool is_recording(void)
+{
+	return atomic_load(&state) > 0;
+}
+
+/* ---- 信号 ----------------------------------------------------------------- */
 
 /*
  * 崩溃前把环里的写出去，再照默认的方式死：退出状态、core 与没有记录器时一样。
@@ -26,18 +33,32 @@ static void last_words(int sig)
 	struct sigaction standard = { .sa_handler = SIG_DFL };
 	int saved_errno = errno;
 
-	writer_last_words(NULL);
+	if (is_recording())
+		writer_last_words(NULL);
 	sigaction(sig, &standard, NULL);
 	raise(sig);
 	errno = saved_errno;
 }
 
+/*
+ * 没有后台线程（--control-only）就在 signal handler 里说。被打断的线程若正拿着锁，
+ * 这一次就不说，免得自己等自己。
+ */
 static void why(int sig)
 {
 	int saved_errno = errno;
 
 	(void)sig;
-	writer_ask_why();
+	if (writer_has_thread()) {
+		atomic_store(&why_asked, true);
+		writer_wake();
+	} else if (writer_try_lock()) {
+		recorder_inside++;
+		stall_look(true);
+		writer_commit(true);
+		stall_say();
+		recorder_inside--;
+	}
 	errno = saved_errno;
 }
 
@@ -52,7 +73,7 @@ static void catch_default(int sig, void (*handler)(int), int flags)
 		sigaction(sig, &act, NULL);
 }
 
-void recorder_catch_signals(void)
+static void catch_signals(void)
 {
 	static const int fatal[] = { SIGSEGV, SIGBUS,  SIGILL,	SIGFPE,
 				     SIGABRT, SIGTERM, SIGINT,	SIGHUP,
@@ -63,24 +84,116 @@ void recorder_catch_signals(void)
 	catch_default(SIGQUIT, why, SA_ONSTACK | SA_RESTART);
 }
 
-__attribute__((constructor)) static void read_environment(void)
-{
-	const char *path = getenv("QPTRACE_FILE");
-	const char *stall = getenv("QPTRACE_STALL");
+/* ---- 开始 ----------------------------------------------------------------- */
 
-	recorder.control_only = getenv("QPTRACE_CONTROL_ONLY") != NULL;
-	recorder.quiet = getenv("QPTRACE_QUIET") != NULL;
-	if (stall)
-		recorder.stall_ns = (uint64_t)(strtod(stall, NULL) * 1e9);
-	if (path && strlen(path) < sizeof(recorder.file))
-		memcpy(recorder.file, path, strlen(path) + 1);
+static void *background(void *arg)
+{
+	(void)arg;
+	recorder_inside++; /* 它自己的 verbs 调用不入记录 */
+	for (;;) {
+		writer_wait(&why_asked);
+		writer_lock();
+		stall_look(atomic_exchange(&why_asked, false));
+		writer_write_behind();
+		stall_say();
+	}
+	return NULL;
 }
+
+static size_t read_text(const char *path, char *out, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	n = n < 0 ? 0 : n;
+	out[n] = '\0';
+	return (size_t)n;
+}
+
+static void add_start(bool child)
+{
+	char text[1024], host[256] = "";
+	struct line line;
+	size_t n;
+
+	line_start(&line, "start");
+	LINE_NUMBER(&line, "version", 1);
+	LINE_NUMBER(&line, "ppid", getppid());
+	LINE_NUMBER(&line, "forked", child);
+	LINE_NUMBER(&line, "control_only", recorder.control_only);
+	LINE_TEXT(&line, "program", program_invocation_short_name);
+	n = read_text("/proc/self/cmdline", text, sizeof(text));
+	for (size_t i = 0; i + 1 < n; i++)
+		if (!text[i])
+			text[i] = ' ';
+	LINE_TEXT(&line, "command", text);
+	gethostname(host, sizeof(host) - 1);
+	LINE_TEXT(&line, "host", host);
+	/* 同一次开机的两份记录可以直接按 monotonic 时间合并。*/
+	n = read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+	text[strcspn(text, "\n")] = '\0';
+	LINE_TEXT(&line, "boot", text);
+	writer_lock();
+	writer_add(ring_stamp(), &line);
+	writer_commit(true);
+}
+
+static bool forked;
+
+/* 子进程里没有后台线程；第一次用到 verbs 时再开始，写自己的文件。*/
+static void after_fork_child(void)
+{
+	forked = true;
+	atomic_store(&state, 0);
+	writer_after_fork_child();
+}
+
+static int start(void)
+{
+	static bool hooked_fork;
+
+	if (writer_open(forked))
+		return -1;
+	if (!hooked_fork)
+		pthread_atfork(writer_before_fork, writer_after_fork,
+			       after_fork_child);
+	hooked_fork = true;
+	catch_signals();
+	add_start(forked);
+	/*
+	 * 单线程的进程里，内核与 glibc 都走更快的路（读写 fd 不用原子操作）；多一个
+	 * 线程，每次系统调用就贵一点。只记控制路径时不值得。
+	 */
+	if (!recorder.control_only)
+		writer_start_thread(background);
+	return 1;
+}
+
+bool recorder_ready(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	int now = atomic_load(&state);
+
+	if (now)
+		return now > 0;
+	if (!recorder.file[0])
+		return false;
+	pthread_mutex_lock(&lock);
+	if (!atomic_load(&state))
+		atomic_store(&state, start());
+	pthread_mutex_unlock(&lock);
+	return is_recording();
+}
+
+/* ---- 结束 ----------------------------------------------------------------- */
 
 __attribute__((destructor)) static void leave(void)
 {
 	struct line line;
 
-	if (!recorder.file[0] || !writer_started())
+	if (!is_recording())
 		return;
 	line_start(&line, "exit");
 	writer_lock();
@@ -97,7 +210,7 @@ static _Noreturn void leave_at_once(int status)
 {
 	struct line line;
 
-	if (writer_owns_process()) {
+	if (is_recording() && writer_owns_process()) {
 		line_start(&line, "exit");
 		writer_last_words(&line);
 	}

@@ -10,10 +10,8 @@
 
 #include "file.h"
 #include "format.h"
-#include "stall.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -50,8 +48,7 @@ static struct {
 	.out = writer.buffers[0],
 };
 
-static atomic_uint wanted;    /* futex：有人叫后台线程 */
-static atomic_bool why_asked; /* SIGQUIT */
+static atomic_uint wanted; /* futex：有人叫后台线程 */
 static bool has_thread;
 
 /* ---- 时间 ----------------------------------------------------------------- */
@@ -120,7 +117,7 @@ static void write_out(void)
  * 写文件可能很慢（网络文件系统、虚拟机里的 9p 要几毫秒）：换一个缓冲接着填，放开 lock
  * 再写。只有后台线程这样做，程序自己的线程不等磁盘。
  */
-static void write_behind(void)
+void writer_write_behind(void)
 {
 	const char *full = writer.out;
 	size_t len = writer.used;
@@ -132,8 +129,6 @@ static void write_behind(void)
 	file_write(full, len);
 	pthread_mutex_unlock(&writer.io);
 }
-
-static pid_t my_pid;
 
 /* ,"pid":1,"tid":2, 几乎每一行都和上一行相同。*/
 static struct {
@@ -148,13 +143,12 @@ static void set_who(pid_t tid)
 	size_t n = sizeof(pid_key) - 1;
 
 	memcpy(who.text, pid_key, n);
-	n += put_decimal(who.text + n, (uint64_t)my_pid);
+	n += put_decimal(who.text + n, (uint64_t)who.pid);
 	memcpy(who.text + n, tid_key, sizeof(tid_key) - 1);
 	n += sizeof(tid_key) - 1;
 	n += put_decimal(who.text + n, (uint64_t)tid);
 	who.text[n++] = ',';
 	who.len = n;
-	who.pid = my_pid;
 	who.tid = tid;
 }
 
@@ -201,7 +195,7 @@ static void add_line(uint64_t ns, pid_t tid, const struct line *line)
 
 	if (writer.used + line->used + 160 > sizeof(writer.buffers[0]))
 		write_out();
-	if (who.tid != tid || who.pid != my_pid)
+	if (who.tid != tid)
 		set_who(tid);
 	out = writer.out + writer.used;
 	out = put(out, "{\"t\":", 5);
@@ -292,11 +286,24 @@ static void drain(void)
 
 /* ---- 锁 ------------------------------------------------------------------- */
 
+static void locked(void)
+{
+	atomic_store(&writer.owner, (int)syscall(SYS_gettid));
+	drain();
+}
+
 void writer_lock(void)
 {
 	pthread_mutex_lock(&writer.lock);
-	atomic_store(&writer.owner, (int)syscall(SYS_gettid));
-	drain();
+	locked();
+}
+
+bool writer_try_lock(void)
+{
+	if (pthread_mutex_trylock(&writer.lock))
+		return false;
+	locked();
+	return true;
 }
 
 void writer_commit(bool now)
@@ -321,37 +328,48 @@ void writer_flush(void)
 	writer_unlock();
 }
 
+/*
+ * 环满了就自己动手写出去，而不是丢记录：漏掉一个 completion 的记录比慢一点的
+ * 程序更没用。
+ */
+void writer_make_room(struct ring *ring)
+{
+	int saved_errno = errno;
+
+	for (;;) {
+		ring->tail_seen = atomic_load(&ring->tail);
+		if (atomic_load(&ring->head) - ring->tail_seen < RING_RECORDS)
+			break;
+		writer_flush();
+		sched_yield();
+	}
+	errno = saved_errno;
+}
+
 /* 被信号打断的线程自己可能正拿着锁：那就等不到它了。*/
 void writer_last_words(const struct line *last)
 {
 	const struct timespec nap = { .tv_nsec = 1000000 };
 
-	if (!writer_started() ||
-	    atomic_load(&writer.owner) == (int)syscall(SYS_gettid))
+	if (atomic_load(&writer.owner) == (int)syscall(SYS_gettid))
 		return;
 	for (int i = 0; i < 200; i++) {
-		if (!pthread_mutex_trylock(&writer.lock)) {
-			drain();
+		if (writer_try_lock()) {
 			if (last)
 				writer_add(ring_stamp(), last);
-			write_out();
-			pthread_mutex_unlock(&writer.lock);
+			writer_commit(true);
 			return;
 		}
 		nanosleep(&nap, NULL);
 	}
 }
 
-void writer_say(const char *text, size_t len)
-{
-	ssize_t rc;
-
-	do {
-		rc = write(STDERR_FILENO, text, len);
-	} while (rc < 0 && errno == EINTR);
-}
-
 /* ---- 后台线程 ------------------------------------------------------------- */
+
+bool writer_has_thread(void)
+{
+	return has_thread;
+}
 
 void writer_wake(void)
 {
@@ -361,49 +379,18 @@ void writer_wake(void)
 	syscall(SYS_futex, &wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/*
- * 没有后台线程（--control-only）就在 signal handler 里说。被打断的线程若正拿着锁，
- * 这一次就不说，免得自己等自己。
- */
-void writer_ask_why(void)
-{
-	if (has_thread) {
-		atomic_store(&why_asked, true);
-		writer_wake();
-	} else if (!pthread_mutex_trylock(&writer.lock)) {
-		pthread_mutex_unlock(&writer.lock);
-		recorder_inside++;
-		writer_lock();
-		stall_look(true);
-		write_out();
-		writer_unlock();
-		stall_say();
-		recorder_inside--;
-	}
-}
-
-static void *background(void *arg)
+void writer_wait(const atomic_bool *urgent)
 {
 	const struct timespec tick = { .tv_nsec = TICK_NS };
-	unsigned int seen;
+	unsigned int seen = atomic_load(&wanted);
 
-	(void)arg;
-	recorder_inside++; /* 它自己的 verbs 调用不入记录 */
-	for (;;) {
-		seen = atomic_load(&wanted);
-		if (!atomic_load(&why_asked))
-			syscall(SYS_futex, &wanted, FUTEX_WAIT_PRIVATE, seen,
-				&tick, NULL, 0);
-		writer_lock();
-		stall_look(atomic_exchange(&why_asked, false));
-		write_behind();
-		stall_say();
-	}
-	return NULL;
+	if (!atomic_load(urgent))
+		syscall(SYS_futex, &wanted, FUTEX_WAIT_PRIVATE, seen, &tick,
+			NULL, 0);
 }
 
 /* 信号留给程序自己的线程：它们按程序的期望被送达。*/
-static void start_thread(void)
+void writer_start_thread(void *(*body)(void *))
 {
 	pthread_attr_t attr;
 	sigset_t all, old;
@@ -414,129 +401,44 @@ static void start_thread(void)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_SIZE);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	has_thread = !pthread_create(&thread, &attr, background, NULL);
+	has_thread = !pthread_create(&thread, &attr, body, NULL);
 	if (has_thread)
 		pthread_setname_np(thread, "qptrace");
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 }
 
-/* ---- 开始 ----------------------------------------------------------------- */
+/* ---- 进程 ----------------------------------------------------------------- */
 
-static atomic_int state; /* 0 没开始，1 可以记，-1 不记 */
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static size_t read_text(const char *path, char *out, size_t size)
+int writer_open(bool child)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	n = n < 0 ? 0 : n;
-	out[n] = '\0';
-	return (size_t)n;
+	who.pid = getpid();
+	who.tid = 0;
+	has_thread = false;
+	return file_claim(child);
 }
 
-static void add_start(bool child)
+bool writer_owns_process(void)
 {
-	char text[1024], host[256] = "";
-	struct line line;
-	size_t n;
-
-	line_start(&line, "start");
-	LINE_NUMBER(&line, "version", 1);
-	LINE_NUMBER(&line, "ppid", getppid());
-	LINE_NUMBER(&line, "forked", child);
-	LINE_NUMBER(&line, "control_only", recorder.control_only);
-	LINE_TEXT(&line, "program", program_invocation_short_name);
-	n = read_text("/proc/self/cmdline", text, sizeof(text));
-	for (size_t i = 0; i + 1 < n; i++)
-		if (!text[i])
-			text[i] = ' ';
-	LINE_TEXT(&line, "command", text);
-	gethostname(host, sizeof(host) - 1);
-	LINE_TEXT(&line, "host", host);
-	/* 同一次开机的两份记录可以直接按 monotonic 时间合并。*/
-	n = read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text));
-	text[strcspn(text, "\n")] = '\0';
-	LINE_TEXT(&line, "boot", text);
-	writer_lock();
-	writer_add(ring_stamp(), &line);
-	write_out();
-	writer_unlock();
+	return who.pid == getpid();
 }
 
-static bool forked;
-
-static void before_fork(void)
+void writer_before_fork(void)
 {
 	writer_lock();
 	pthread_mutex_lock(&writer.io);
 }
 
-static void after_fork_parent(void)
+void writer_after_fork(void)
 {
 	pthread_mutex_unlock(&writer.io);
 	writer_unlock();
 }
 
-/* 子进程里没有后台线程；第一次用到 verbs 时再开始，写自己的文件。*/
-static void after_fork_child(void)
+void writer_after_fork_child(void)
 {
 	file_close();
-	forked = true;
 	writer.used = 0;
 	ring_after_fork();
-	atomic_store(&state, 0);
-	pthread_mutex_unlock(&writer.io);
-	writer_unlock();
-}
-
-static int start(void)
-{
-	static bool hooked_fork;
-
-	my_pid = getpid();
-	if (file_claim(forked))
-		return -1;
-	if (!hooked_fork)
-		pthread_atfork(before_fork, after_fork_parent,
-			       after_fork_child);
-	hooked_fork = true;
-	recorder_catch_signals();
-	add_start(forked);
-	has_thread = false;
-	/*
-	 * 单线程的进程里，内核与 glibc 都走更快的路（读写 fd 不用原子操作）；多一个
-	 * 线程，每次系统调用就贵一点。只记控制路径时不值得。
-	 */
-	if (!recorder.control_only)
-		start_thread();
-	return 1;
-}
-
-bool writer_ready(void)
-{
-	int now = atomic_load(&state);
-
-	if (now)
-		return now > 0;
-	if (!recorder.file[0])
-		return false;
-	pthread_mutex_lock(&start_lock);
-	if (!atomic_load(&state))
-		atomic_store(&state, start());
-	pthread_mutex_unlock(&start_lock);
-	return atomic_load(&state) > 0;
-}
-
-bool writer_started(void)
-{
-	return atomic_load(&state) > 0;
-}
-
-bool writer_owns_process(void)
-{
-	return writer_started() && my_pid == getpid();
+	writer_after_fork();
 }

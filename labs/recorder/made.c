@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/*
+ * made.c —— 造出来的 QP、CQ、SRQ 各是一行：普通的调用与扩展的调用写得一样
+ */
+#include "event.h"
+#include "explain/qp_table.h"
+#include "hooks.h"
+#include "objects.h"
+#include "writer.h"
+
+void record_qp(struct event *e, struct ibv_qp *qp, const struct ibv_pd *pd,
+	       const struct ibv_qp_init_attr *got,
+	       const struct ibv_qp_cap *asked)
+{
+	struct line *line = &e->line;
+	struct object *object;
+
+	writer_lock();
+	object = object_add(OBJECT_QP, qp, qp ? qp->context : NULL);
+	if (object) {
+		object_set_qpn(object, qp->qp_num);
+		object->type = got->qp_type;
+		object->sq_sig_all = got->sq_sig_all;
+		object->send_cq = got->send_cq;
+		object->recv_cq = got->recv_cq;
+		object->srq = got->srq;
+		line_add_object(line, OBJECT_QP, qp);
+		LINE_NUMBER(line, "qpn", qp->qp_num);
+		LINE_TEXT(line, "dev", qp->context->device->name);
+	}
+	LINE_WORD(line, "type", qp_type_name(got->qp_type));
+	line_add_object(line, OBJECT_PD, pd);
+	LINE_NUMBER(line, "send_cq", object_id(OBJECT_CQ, got->send_cq));
+	LINE_NUMBER(line, "recv_cq", object_id(OBJECT_CQ, got->recv_cq));
+	if (got->srq)
+		line_add_object(line, OBJECT_SRQ, got->srq);
+	LINE_NUMBER(line, "sq_sig_all", got->sq_sig_all);
+	LINE_NUMBER(line, "send_wr_asked", asked->max_send_wr);
+	LINE_NUMBER(line, "recv_wr_asked", asked->max_recv_wr);
+	LINE_NUMBER(line, "send_wr", got->cap.max_send_wr);
+	LINE_NUMBER(line, "recv_wr", got->cap.max_recv_wr);
+	LINE_NUMBER(line, "send_sge", got->cap.max_send_sge);
+	LINE_NUMBER(line, "recv_sge", got->cap.max_recv_sge);
+	LINE_NUMBER(line, "inline", got->cap.max_inline_data);
+	event_end(e);
+}
+
+void record_cq(struct event *e, struct ibv_cq *cq, struct ibv_context *context,
+	       int64_t asked)
+{
+	struct object *object;
+
+	writer_lock();
+	object = object_add(OBJECT_CQ, cq, context);
+	line_add_object(&e->line, OBJECT_CQ, cq);
+	line_add_object(&e->line, OBJECT_CONTEXT, context);
+	LINE_NUMBER(&e->line, "cqe_asked", asked);
+	if (cq) {
+		LINE_NUMBER(&e->line, "cqe", cq->cqe);
+		if (object)
+			object->channel = cq->channel;
+		if (cq->channel)
+			line_add_object(&e->line, OBJECT_CHANNEL, cq->channel);
+	}
+	event_end(e);
+}
+
+void record_srq(struct event *e, struct ibv_srq *srq,
+		struct ibv_context *context, const struct ibv_srq_attr *attr)
+{
+	writer_lock();
+	object_add(OBJECT_SRQ, srq, context);
+	line_add_object(&e->line, OBJECT_SRQ, srq);
+	line_add_object(&e->line, OBJECT_CONTEXT, context);
+	LINE_NUMBER(&e->line, "max_wr", attr->max_wr);
+	LINE_NUMBER(&e->line, "max_sge", attr->max_sge);
+	event_end(e);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * recorder.h - what every file of the recorder may ask. These are the files from the
+ * ground up, each standing only on those before it:
+ *
+ *	recorder, line		what it was told; one line of JSON
+ *	dl, pass		the real functions
+ *	objects, ring, file	what the program made and did; the recording's file
+ *	format, writer		records as lines, and the lines into the file
+ *	why, stall		what an explanation needs; what the process waits for
+ *	start, event		the recording begins and ends; one recorded call
+ *	mr, made, fast, extended, qp, control	the calls that are wrapped
+ */
+#ifndef RECORDER_RECORDER_H
+#define RECORDER_RECORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What labs/qptrace was told; read once from the environment. */
+struct recorder_config {
+	char file[4096];   /* QPTRACE_FILE; "": do not record */
+	bool control_only; /* QPTRACE_CONTROL_ONLY */
+	bool quiet;	   /* QPTRACE_QUIET: explain nothing on stderr */
+	uint64_t stall_ns; /* QPTRACE_STALL seconds; 0: never */
+};
+extern struct recorder_config recorder;
+
+/*
+ * How deep the thread is in the recorder's or libibverbs' own calls: none of them
+ * is recorded.
+ */
+extern __thread int recorder_inside __attribute__((tls_model("initial-exec")));
+
+/* Write "qptrace: TEXT" lines to stderr with one write(2). */
+void recorder_say(const char *text, size_t len);
+
+#endif
