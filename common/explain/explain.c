@@ -19,7 +19,7 @@
  *	status.c     每一个 wc_status 的含义
  *	request.c    从 WR 与 MR 就能证明的原因
  *	wc.c         一个失败的 completion
- *	silence.c    一直没有 completion
+ *	stall.c      一直没有 completion
  *	grh.c        UD 的消息前面那 40 字节
  */
 #include "base/failure.h"

@@ -155,7 +155,7 @@ void explain_side_learn(struct explain_side *side,
 size_t explain_pair(const struct explain_side *a, const struct explain_side *b,
 		    struct explanation *out, size_t most);
 
-/* ---- completions: status.c, wc.c, silence.c ------ */
+/* ---- completions: status.c, wc.c, stall.c ------ */
 
 /* One wc_status as a row of the reference. */
 struct explain_status {
@@ -209,12 +209,12 @@ struct explanation explain_completion(struct ibv_qp *qp,
 				      const struct explain_request *request);
 
 /*
- * Why there is no completion of @request after @wait_ms (silence.c).
+ * Why there is no completion of @request after @wait_ms (stall.c).
  * For a receive, @request->peer_send is the peer's send that ended well.
  */
-struct explanation explain_silence(struct ibv_qp *qp,
-				   const struct explain_request *request,
-				   int64_t wait_ms);
+struct explanation explain_stall(struct ibv_qp *qp,
+				 const struct explain_request *request,
+				 int64_t wait_ms);
 
 /*
  * Why a UD receive that ended well, @wc, does not look as if it were for GID

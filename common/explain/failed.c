@@ -275,7 +275,7 @@ int completion_failed(struct ibv_qp *qp, const struct ibv_wc *wc,
 	if (found)
 		posted_text(text, sizeof(text), &p);
 	why = wc ? explain_completion(qp, wc, &request)
-		 : explain_silence(qp, &request, wait_ms);
+		 : explain_stall(qp, &request, wait_ms);
 	if (wc)
 		report_error(explain_next(next, &why),
 			     "the %s on QP %u completed with %s (%d): %s", text,

@@ -63,7 +63,7 @@ void warn_of_accepted(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 
 /*
  * A request as it was posted, kept until it has completed: neither a bad
- * completion nor silence says what had been asked for. One SGE is kept.
+ * completion nor a stall says what had been asked for. One SGE is kept.
  */
 struct posted {
 	bool is_receive;

@@ -231,7 +231,7 @@ static void give_up(struct tag_channel *ch, struct tag_request *request, int rc,
 		    int timeout_ms)
 {
 	if (rc == -ETIMEDOUT)
-		tag_report_silence(ch, request, timeout_ms);
+		tag_report_stall(ch, request, timeout_ms);
 	if (rc == -EINTR)
 		report_error(NULL,
 			     "waiting for a message: stopped by a signal");

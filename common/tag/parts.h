@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * parts.h - what the files of the tag channel share: the bytes on the wire,
- * and the functions of link.c, rendezvous.c, flow.c and silence.c
+ * and the functions of link.c, rendezvous.c, flow.c and stall.c
  * that those above them use. Not for others.
  */
 #ifndef TAG_PARTS_H
@@ -106,10 +106,10 @@ int tag_rendezvous_fin(struct tag_channel *ch, const struct tag_header *fin);
 /* Post READs and FINs for which there is room now. */
 int tag_rendezvous_push(struct tag_channel *ch);
 
-/* ---- silence.c ------------------------------------------------------ */
+/* ---- stall.c ------------------------------------------------------ */
 
 /* Report that @request is still waiting after @timeout_ms, and for what. */
-void tag_report_silence(struct tag_channel *ch,
-			const struct tag_request *request, int timeout_ms);
+void tag_report_stall(struct tag_channel *ch, const struct tag_request *request,
+		      int timeout_ms);
 
 #endif

@@ -29,8 +29,8 @@
 #define CANNOT_RUN 77
 
 static const struct fault *const groups[] = {
-	modify_faults,	memory_faults,	queue_faults,	 completion_faults,
-	silence_faults, network_faults, exchange_faults,
+	modify_faults, memory_faults,  queue_faults,	completion_faults,
+	stall_faults,  network_faults, exchange_faults,
 };
 #define N_GROUPS (sizeof(groups) / sizeof(groups[0]))
 

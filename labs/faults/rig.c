@@ -353,7 +353,7 @@ static void wait_for(struct rig *rig, struct end *end, struct ibv_cq *cq,
 	if (!next_wc(cq, &wc, ms)) {
 		snprintf(rig->saw, sizeof(rig->saw),
 			 "no completion within %d ms", ms);
-		rig->why = explain_silence(end->qp, request, ms);
+		rig->why = explain_stall(end->qp, request, ms);
 		return;
 	}
 	snprintf(rig->saw, sizeof(rig->saw), "wc.status %d (%s)", wc.status,

@@ -253,8 +253,8 @@ static struct explanation judge(struct object *qp, enum ibv_qp_state kernel,
 		why = judge_datagrams(qp, wr);
 	if (why.cause[0])
 		return why;
-	return why_silence(qp, wr, watched,
-			   (int64_t)((now - wr->time) / MILLISECOND));
+	return why_stall(qp, wr, watched,
+			 (int64_t)((now - wr->time) / MILLISECOND));
 }
 
 /* ---- 一个 QP -------------------------------------------------------------- */

@@ -234,12 +234,12 @@ struct explanation why_completion(struct object *qp, enum ibv_wc_status status)
 	return explain_completion(handle_of(qp), &wc, &k.request);
 }
 
-struct explanation why_silence(struct object *qp, const struct waiting *wr,
-			       const struct ibv_cq *polled, int64_t ms)
+struct explanation why_stall(struct object *qp, const struct waiting *wr,
+			     const struct ibv_cq *polled, int64_t ms)
 {
 	struct knowledge k;
 
 	gather(&k, qp, wr);
 	k.request.polled = polled;
-	return explain_silence(handle_of(qp), &k.request, ms);
+	return explain_stall(handle_of(qp), &k.request, ms);
 }

@@ -24,7 +24,7 @@ void why_posted(struct posted *out, const struct record *post);
 struct explanation why_completion(struct object *qp, enum ibv_wc_status status);
 
 /* Why @wr of @qp has not completed. @polled: see explain_request. */
-struct explanation why_silence(struct object *qp, const struct waiting *wr,
-			       const struct ibv_cq *polled, int64_t ms);
+struct explanation why_stall(struct object *qp, const struct waiting *wr,
+			     const struct ibv_cq *polled, int64_t ms);
 
 #endif

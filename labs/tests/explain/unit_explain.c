@@ -614,7 +614,7 @@ static void test_nothing_is_changed(void)
 	explain_create_cq_call(&context, 1 << 30, 0, EINVAL);
 	explain_reg_mr_call(&pd, &wr, sizeof(wr), 0, ENOMEM);
 	explain_post_send(&qp, &wr, EINVAL);
-	explain_silence(&qp, NULL, 1);
+	explain_stall(&qp, NULL, 1);
 	explain_device_list(0);
 	explain_open_device(ENOENT);
 	expect_true("errno is as it was", errno == EBADF);
@@ -625,7 +625,7 @@ static void test_nothing_is_changed(void)
 	explain_accepted(&qp, &attr, rtr_bits, IBV_QPS_INIT, all, EXPLAIN_MOST);
 	explain_post_send(&qp, &wr, EINVAL);
 	explain_completion(&qp, &wc, NULL);
-	explain_silence(&qp, NULL, 1);
+	explain_stall(&qp, NULL, 1);
 	expect_true("qp->state is as it was", qp.state == IBV_QPS_RTS);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * silence.c —— 等到了期限：在等什么，为什么没有等到
+ * stall.c —— 等到了期限：在等什么，为什么没有等到
  *
  * 没有一个 verb 失败，所以没有 errno 可看；但 channel 自己知道这个 request 走到了哪
  * 一步，每一步等的是不同的东西。两个队列此刻的样子，往往就是答案：消息其实到了，只是
@@ -79,7 +79,7 @@ static void read_waits(const struct tag_channel *ch,
 					.send_flags = IBV_SEND_SIGNALED };
 	const struct explain_request rq = { .send = &wr,
 					    .polled = ch->res->cq };
-	struct explanation why = explain_silence(ch->res->qp, &rq, ms);
+	struct explanation why = explain_stall(ch->res->qp, &rq, ms);
 	char next[EXPLAIN_NEXT_SIZE];
 
 	report_error(explain_next(next, &why),
@@ -91,8 +91,8 @@ static void read_waits(const struct tag_channel *ch,
 		     why.cause[0] ? ": " : "", why.cause);
 }
 
-void tag_report_silence(struct tag_channel *ch,
-			const struct tag_request *request, int ms)
+void tag_report_stall(struct tag_channel *ch, const struct tag_request *request,
+		      int ms)
 {
 	if (!request)
 		report_error("see the peer's own messages",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * silence.c —— 一直没有 completion：没有 errno、没有 status，只有等
+ * stall.c —— 一直没有 completion：没有 errno、没有 status，只有等
  *
  * 这是最折磨人的一类：什么都没有失败。原因分三层，逐层排除：
  *   1. 本来就不会有：没带 SIGNALED、等错了 CQ、QP 根本不在 RTS；
@@ -260,18 +260,18 @@ static struct explanation nothing_sent(const struct wait *w)
 		       "packets do not arrive, or they are dropped here");
 }
 
-// region silence
+// region stall
 static struct explanation (*const checks[])(const struct wait *w) = {
 	check_state,	    check_cq,	  check_signaled,
 	check_rd_atomic,    check_ud,	  check_never_gives_up,
 	check_still_trying, check_pair,	  check_ack,
 	check_rnr,	    nothing_sent,
 };
-// endregion silence
+// endregion stall
 
-struct explanation explain_silence(struct ibv_qp *qp,
-				   const struct explain_request *request,
-				   int64_t wait_ms)
+struct explanation explain_stall(struct ibv_qp *qp,
+				 const struct explain_request *request,
+				 int64_t wait_ms)
 {
 	KEEP_ERRNO;
 	struct wait w = { .qp = qp,

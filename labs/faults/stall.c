@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * silence.c —— 什么都不失败：completion 就是不来，或发送方“成功”而对端什么也没有
+ * stall.c —— 什么都不失败：completion 就是不来，或发送方“成功”而对端什么也没有
  *
  * 这里等 WAIT_MS 就算“不来了”。真程序里没有期限的 while (!ibv_poll_cq(…)) 会在
  * 同样的地方转到天荒地老：所以每个等待都要有期限。
@@ -84,7 +84,7 @@ static void wrong_cq(struct rig *rig)
 		return;
 	snprintf(rig->saw, sizeof(rig->saw), "no completion within %d ms",
 		 WAIT_MS);
-	rig->why = explain_silence(rig->a.qp, &request, WAIT_MS);
+	rig->why = explain_stall(rig->a.qp, &request, WAIT_MS);
 }
 
 static void held_in_sqd(struct rig *rig)
@@ -230,7 +230,7 @@ static void ud_dgid(struct rig *rig)
 		rig->why = explain_grh(&wc, grh, &rig->b.gid);
 }
 
-const struct fault silence_faults[] = {
+const struct fault stall_faults[] = {
 	{ "hang-retry-seven", "a wrong QPN, with retry_cnt 7", "no completion",
 	  "retry-forever", READY_RESET, retry_seven, NULL },
 	{ "hang-timeout-zero", "a wrong PSN, with timeout 0", "no completion",
