@@ -342,7 +342,9 @@ test_node_that_says_too_little_or_too_much() {
 	' || return 0
 	assert_done good node more huge silent
 	assertEquals "engine: $(err_of engine)" 0 "$(rc_of engine)"
-	assertEquals 'errors' 2 "$(grep -c '^error: ' "$T/engine.err")"
+	# On a busy machine a liar may be late, too: the same error once more.
+	assertEquals 'other errors' '' "$(grep '^error: ' "$T/engine.err" |
+		grep -v -e 'nothing came before the deadline$' -e 'rxe0 has no QP 65535 (0xffff)$')"
 	assert_in "$(err_of engine)" "reading the peer's catalogue: nothing came before the deadline"
 	assert_in "$(err_of engine)" 'READ of 13 bytes at 0x1000 on QP .* rxe0 has no QP 65535'
 	assert_in "$(err_of engine)" 'the node says what it should not'
