@@ -38,7 +38,7 @@ link_many() {
 		name=$(main_of "$program")
 		case $program in
 		rdma_*) objects=("$B/${program#rdma_}/$program.o") ;;
-		*) objects=("$B/lessons/$program"/*.o) ;;
+		*) objects=("$B/lessons/lesson.o" "$B/lessons/$program"/*.o) ;;
 		esac
 		ld -r -o "$parts/$name.all" "${objects[@]}" &&
 			objcopy --redefine-sym "main=$name" -R '.gnu.lto_*' \
