@@ -19,7 +19,7 @@ test_clang_compiles_everything() {
 }
 
 # The programs that are checked; the lessons in their order
-lessons() { (cd lessons && printf '%s\n' 0[1-8]-*); }
+lessons() { (cd lessons && printf '%s\n' 0[1-7]-* 13-*); }
 programs() { echo rdma_server && echo rdma_client && lessons; }
 
 # The one that runs first, and warms up the others (see many.c): it takes a QP all
