@@ -206,9 +206,8 @@ int needle_memory_close(struct needle_memory *memory)
 	for (size_t i = 0; i < memory->n_mrs; i++) {
 		int err = ibv_dereg_mr(memory->mrs[i]);
 
-		if (err && !first)
-			first = verb_failed(err, explain_destroy(err),
-					    "ibv_dereg_mr()");
+		if (!first)
+			first = check_destroyed("ibv_dereg_mr", err);
 	}
 	for (size_t i = 0; i < memory->n_volumes; i++)
 		needle_volume_close(&memory->volumes[i]);

@@ -222,7 +222,7 @@ static void blame(struct remote_reader *r, const struct ibv_wc *wc)
  */
 static int take_all(struct remote_reader *r)
 {
-	struct ibv_wc wc;
+	struct ibv_wc wc = { .status = IBV_WC_SUCCESS };
 	int n = 1;
 
 	for (uint32_t left = r->depth; left && n > 0 && !r->broken; left--) {

@@ -167,7 +167,8 @@ void remember_receive(struct posted *posted, const struct ibv_recv_wr *wr)
 static const struct posted *find_posted(const struct posted *posted, size_t n,
 					uint64_t wr_id)
 {
-	for (size_t i = 0; i < n; i++)
+	/* 0 是“随便哪个”；而从没 post 过的位置，里面也是 0。*/
+	for (size_t i = 0; wr_id && i < n; i++)
 		if ((posted[i].is_receive ? posted[i].recv.wr_id
 					  : posted[i].send.wr_id) == wr_id)
 			return &posted[i];
@@ -258,7 +259,8 @@ int completion_failed(struct ibv_qp *qp, const struct ibv_wc *wc,
 	const bool in_mr = mr && p.sge.lkey == mr->lkey;
 	const struct explain_mr peers =
 		told ? peers_mr(told) : (struct explain_mr){ 0 };
-	const struct explain_mr mine = in_mr ? my_mr(mr) : peers;
+	const struct explain_mr mine =
+		in_mr ? my_mr(mr) : (struct explain_mr){ 0 };
 	const struct explain_request request = {
 		.send = found && !p.is_receive ? &p.send : NULL,
 		.recv = found && p.is_receive ? &p.recv : NULL,

@@ -154,8 +154,7 @@ int tag_release_buffer(struct tag_request *request)
 	int err = request->mr ? ibv_dereg_mr(request->mr) : 0;
 
 	request->mr = NULL;
-	return err ? verb_failed(err, explain_destroy(err), "ibv_dereg_mr()")
-		   : 0;
+	return check_destroyed("ibv_dereg_mr", err);
 }
 
 // region end-requests

@@ -77,8 +77,7 @@ static int break_order(struct rdma_resources *res)
 	report_step("break it: deallocate the PD first");
 	err = ibv_dealloc_pd(res->pd);
 	if (err)
-		return verb_failed(err, explain_destroy(err),
-				   "ibv_dealloc_pd()");
+		return check_destroyed("ibv_dealloc_pd", err);
 	res->pd = NULL;
 	return 0;
 }

@@ -301,9 +301,15 @@ test_deadline_begins_when_the_peer_may_send() {
 		SPY_LIE=lost LD_PRELOAD=$B/spy.so run lost.client \
 			"$B/rdma_client" -q -t 1 127.0.0.1 rxe1
 		reap lost
+		# Any completion will do here: no request may be blamed for it.
+		server any -q -n 100 -t 3 rxe0
+		SPY_LIE=lost LD_PRELOAD=$B/spy.so run any.client \
+			"$B/rdma_client" -q -n 100 -t 1 127.0.0.1 rxe1
+		reap any
 	' || return 0
 	assert_pair a
 	assert_error lost.client 1 'no completion on QP'
+	assert_error any.client 1 'within 1000 ms: nothing on this side keeps the completion'
 }
 
 test_gid_is_chosen_by_type() {
