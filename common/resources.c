@@ -115,7 +115,7 @@ int rdma_create_qp(struct rdma_resources *res, uint32_t max_inline)
 	res->posted =
 		calloc(res->recv_slots + res->send_slots, sizeof(*res->posted));
 	if (!res->posted)
-		return no_memory_for_buffer(sizeof(*res->posted));
+		return call_failed(ENOMEM, "calloc(requests)");
 	res->qp = ibv_create_qp(res->pd, &init);
 	if (!res->qp)
 		return create_qp_failed(res->pd, &init, errno);

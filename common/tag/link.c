@@ -9,7 +9,6 @@
  * 反方向消息的便车回去；没有反方向的消息，就用 RDMA WRITE 写一个字节——它不消耗对方的
  * receive，所以“还 credit”这件事本身永远不需要 credit，不会死锁。
  */
-#include "explain/explain.h"
 #include "parts.h"
 
 #include <endian.h>

@@ -8,7 +8,6 @@
 #include "../lesson.h"
 #include "base/failure.h"
 #include "base/report.h"
-#include "explain/explain.h"
 
 #include <errno.h>
 #include <net/if.h>
