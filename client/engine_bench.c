@@ -199,7 +199,6 @@ static int on_completed(struct bench *b, struct lane *lane,
 	return 0;
 }
 
-// region lane
 static int step(struct bench *b, struct lane *lane)
 {
 	struct engine_message m;
@@ -220,7 +219,6 @@ static int step(struct bench *b, struct lane *lane)
 	report_error(NULL, "the engine answers what nobody asked");
 	return -EPROTO;
 }
-// endregion lane
 
 static void end(struct bench *b, int rc)
 {

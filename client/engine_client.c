@@ -172,7 +172,6 @@ static bool wants_progress(const struct engine_client_options *opt)
 	return opt->progress || (!opt->quiet && isatty(STDERR_FILENO));
 }
 
-// region start-read
 static int start_read(struct reading *r,
 		      const struct engine_start_read *request)
 {
@@ -204,7 +203,6 @@ static int start_read(struct reading *r,
 	r->crc = answer.started.expected_crc;
 	return engine_keep_id(r->id, &answer.started);
 }
-// endregion start-read
 
 static int write_all(int fd, const char *data, size_t size, const char *name)
 {
@@ -247,7 +245,6 @@ static int write_out(const struct engine_client_options *opt,
 	return rc;
 }
 
-// region use-bytes
 /* 先对 CRC，再写出去：坏的字节一个也不该落到文件里。*/
 static int use_bytes(const struct reading *r,
 		     const struct engine_mapping *mapping)
@@ -263,7 +260,6 @@ static int use_bytes(const struct reading *r,
 	}
 	return write_out(r->opt, mapping);
 }
-// endregion use-bytes
 
 static int complete_read(struct reading *r, int status)
 {

@@ -33,7 +33,6 @@ static int connect_to_server(const struct rdma_options *opt)
 	return sock;
 }
 
-// region client-transfer
 static int send_then_receive(const struct rdma_options *opt,
 			     struct rdma_resources *res, struct outcome *out)
 {
@@ -48,7 +47,6 @@ static int send_then_receive(const struct rdma_options *opt,
 	rc = send_message(opt, res, out);
 	return rc ? rc : receive_message(opt, res, out);
 }
-// endregion client-transfer
 
 // region client-steps
 static int talk(const struct rdma_options *opt, struct rdma_resources *res,

@@ -77,7 +77,6 @@ static void name_peer(struct endpoint *ep)
 		snprintf(ep->peer, sizeof(ep->peer), "%s:%s", host, port);
 }
 
-// region accept
 static int accept_endpoint(struct endpoint *ep, int listen_sock)
 {
 	ep->sock = tcp_accept(listen_sock, INT64_MAX);
@@ -86,9 +85,7 @@ static int accept_endpoint(struct endpoint *ep, int listen_sock)
 	name_peer(ep);
 	return 0;
 }
-// endregion accept
 
-// region connect
 static int connect_endpoint(struct endpoint *ep)
 {
 	const struct echo_options *opt = ep->opt;
@@ -97,7 +94,6 @@ static int connect_endpoint(struct endpoint *ep)
 	ep->sock = tcp_connect(opt->address, opt->port, deadline_for(ep, 0));
 	return ep->sock < 0 ? ep->sock : 0;
 }
-// endregion connect
 
 // region create-endpoint
 static int create_endpoint(struct endpoint *ep)
@@ -209,7 +205,6 @@ static int await_object(struct endpoint *ep)
 	return -ESHUTDOWN;
 }
 
-// region recv-obj
 static int recv_obj(struct endpoint *ep, void **data, uint64_t *size)
 {
 	int rc = await_object(ep);
@@ -228,16 +223,13 @@ static int recv_obj(struct endpoint *ep, void **data, uint64_t *size)
 	*size = ep->length;
 	return 0;
 }
-// endregion recv-obj
 
-// region close
 static void close_endpoint(struct endpoint *ep)
 {
 	/* 没有控制消息：关掉 fd，对端读完所有字节之后读到 EOF，次序由 TCP 保证。*/
 	sock_close(&ep->sock);
 	room_free(&ep->object);
 }
-// endregion close
 
 /* ---- server ------------------------------------------------------------- */
 
@@ -254,7 +246,6 @@ struct client {
 	struct endpoint ep;
 };
 
-// region pong
 static int pong(struct endpoint *ep, const struct echo_bench *bench)
 {
 	char *buffer = malloc(bench->size + 1);
@@ -268,7 +259,6 @@ static int pong(struct endpoint *ep, const struct echo_bench *bench)
 	free(buffer);
 	return rc;
 }
-// endregion pong
 
 static int play(struct endpoint *ep, struct echo_bench bench)
 {
@@ -306,7 +296,6 @@ static int echo_server(struct server *s, struct endpoint *ep)
 }
 // endregion echo-server
 
-// region serve
 static void *serve(void *arg)
 {
 	struct client *client = arg;
@@ -330,7 +319,6 @@ static void *serve(void *arg)
 	free(client);
 	return NULL;
 }
-// endregion serve
 
 static int start_thread(struct server *s, struct client *client)
 {
@@ -374,7 +362,6 @@ static int serve_one(struct server *s, int listen_sock)
 	return rc;
 }
 
-// region server-loop
 static int run(struct server *s, int listen_sock)
 {
 	uint64_t accepted = 0;
@@ -393,7 +380,6 @@ static int run(struct server *s, int listen_sock)
 	pthread_mutex_unlock(&s->lock);
 	return rc == -EINTR ? 0 : rc;
 }
-// endregion server-loop
 
 static int server(const struct echo_options *opt, struct echo_outcome *out)
 {
@@ -437,7 +423,6 @@ static int echo_client(struct endpoint *ep, const void *obj,
 }
 // endregion echo-client
 
-// region ping
 static int ping(struct endpoint *ep, char *out, struct laps *laps)
 {
 	const uint64_t size = ep->opt->size;
@@ -455,7 +440,6 @@ static int ping(struct endpoint *ep, char *out, struct laps *laps)
 	}
 	return rc;
 }
-// endregion ping
 
 static int measure(struct endpoint *ep, char *obj, struct echo_outcome *out)
 {

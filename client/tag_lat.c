@@ -200,7 +200,6 @@ static int meet_over_tcp(struct side *side)
 	return side->sock < 0 ? side->sock : 0;
 }
 
-// region bring-up
 /* 与 rdma_client 相同的台阶，只是 INIT 之后 post 的是 channel 的一整圈 receive。*/
 static int bring_up(struct side *side)
 {
@@ -226,7 +225,6 @@ static int bring_up(struct side *side)
 		  : tag_channel_agree(&side->channel, side->sock,
 				      exchange_deadline(side));
 }
-// endregion bring-up
 
 static int send_and_wait(struct side *side, const void *data, uint64_t size,
 			 uint64_t tag)
@@ -302,7 +300,6 @@ static size_t stamp_size(const struct side *side)
 	return size < sizeof(uint64_t) ? size : sizeof(uint64_t);
 }
 
-// region round
 static int receive_round(struct side *side, uint64_t round)
 {
 	uint64_t size = side->lat->opt.config.msg_size;
@@ -358,7 +355,6 @@ static int play(struct side *side, struct laps *laps)
 		rc = tag_wait(&side->channel, &sent, message_ms(side));
 	return rc ? rc : tag_flush(&side->channel, message_ms(side));
 }
-// endregion round
 
 static int measure(struct side *side, struct outcome *out)
 {

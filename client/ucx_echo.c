@@ -51,7 +51,6 @@ static struct ucx_limits limits_of(const struct echo_options *opt)
 
 /* ---- server ------------------------------------------------------------- */
 
-// region pong
 /*
  * 每圈一条来、一条回，没有长度消息。两块 buffer 轮换：这一圈还在发的时候，下一圈的
  * 接收已经投递好，消息一到就直接进 buffer，不必先进 unexpected queue 再拷一次。
@@ -80,7 +79,6 @@ static int pong(struct ucx_endpoint *ep, const struct echo_bench *bench,
 	}
 	return rc;
 }
-// endregion pong
 
 static int play(struct client *client, struct ucx_endpoint *ep,
 		struct echo_bench bench)
@@ -127,7 +125,6 @@ static int echo_server(struct client *client, struct ucx_endpoint *ep)
 }
 // endregion echo-server
 
-// region serve
 static void serve(struct task *self, void *arg)
 {
 	struct client *client = arg;
@@ -152,7 +149,6 @@ static void serve(struct task *self, void *arg)
 	free(client->buffer);
 	free(client);
 }
-// endregion serve
 
 static bool full(const struct server *s)
 {
@@ -160,7 +156,6 @@ static bool full(const struct server *s)
 	       (s->opt->clients && s->accepted >= s->opt->clients);
 }
 
-// region on-request
 /* 在 progress 里被调用，不能在这里等：造一个 task，回到循环里再去握手。*/
 static void on_request(ucp_conn_request_h request, void *arg)
 {
@@ -178,7 +173,6 @@ static void on_request(ucp_conn_request_h request, void *arg)
 	free(client);
 	ucp_listener_reject(s->listener, request);
 }
-// endregion on-request
 
 static bool finished(const struct server *s)
 {
@@ -187,7 +181,6 @@ static bool finished(const struct server *s)
 		(s->opt->clients && s->accepted >= s->opt->clients));
 }
 
-// region server-loop
 static int run(struct server *s)
 {
 	bool told = false;
@@ -212,7 +205,6 @@ static int run(struct server *s)
 			return rc;
 	}
 }
-// endregion server-loop
 
 static int server(const struct echo_options *opt, struct echo_outcome *out)
 {
@@ -271,7 +263,6 @@ static int check_round(const void *sent, const void *got, uint64_t size)
 	return -EBADMSG;
 }
 
-// region ping
 static int ping(struct ucx_endpoint *ep, const struct echo_options *opt,
 		char *out, char *in, struct laps *laps)
 {
@@ -299,7 +290,6 @@ static int ping(struct ucx_endpoint *ep, const struct echo_options *opt,
 	}
 	return rc;
 }
-// endregion ping
 
 static int measure(struct ucx_endpoint *ep, const struct echo_options *opt,
 		   char *out, char *in, struct echo_outcome *outcome)

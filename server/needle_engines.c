@@ -226,7 +226,6 @@ static void admit(const struct needle_service *service, struct connection *all,
 		sock_close(&c->sock);
 }
 
-// region accept-engines
 int needle_serve(const struct needle_service *service, int listen_sock)
 {
 	struct connection *all = calloc(service->most, sizeof(*all));
@@ -258,4 +257,3 @@ int needle_serve(const struct needle_service *service, int listen_sock)
 	free(all);
 	return 0;
 }
-// endregion accept-engines

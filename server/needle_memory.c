@@ -84,7 +84,6 @@ static int add_mr(struct needle_memory *memory, struct ibv_mr *mr)
 	return 0;
 }
 
-// region runs
 /*
  * 从第 @first 个 record 起，一个不超过 @most 字节的 MR 能装下多少个？返回其后的那一个。
  * 绝不从 record 中间切开：READ 只带一把 rkey，一个 needle 必须整个落在一个 MR 里。
@@ -107,7 +106,6 @@ static size_t run_end(const struct needle_volume *volume, size_t first,
 	}
 	return i;
 }
-// endregion runs
 
 static int too_large(const struct needle_volume *volume,
 		     const struct needle *needle, uint64_t most)

@@ -145,7 +145,6 @@ static int open_device(const struct server_options *opt,
 	return rdma_create_pd(owner);
 }
 
-// region node-steps
 static int serve(const struct server_options *opt, struct rdma_resources *owner,
 		 struct needle_memory *memory)
 {
@@ -184,7 +183,6 @@ static int serve(const struct server_options *opt, struct rdma_resources *owner,
 	sock_close(&sock);
 	return rc;
 }
-// endregion node-steps
 
 int main(int argc, char *argv[])
 {

@@ -36,7 +36,6 @@ static void raise_fd_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// region wire-up
 static void connect_parts(struct engine *e, const struct engine_options *opt)
 {
 	e->link = (struct engine_link){
@@ -63,9 +62,7 @@ static void connect_parts(struct engine *e, const struct engine_options *opt)
 		.context = &e->service,
 	};
 }
-// endregion wire-up
 
-// region serve
 static int serve_clients(struct engine *e, const struct engine_options *opt)
 {
 	int rc = engine_ipc_open(&e->ipc, opt->socket);
@@ -104,7 +101,6 @@ close_loop:
 	event_loop_close(&e->loop);
 	return rc;
 }
-// endregion serve
 
 int main(int argc, char *argv[])
 {

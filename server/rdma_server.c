@@ -36,7 +36,6 @@ static int wait_for_client(const struct rdma_options *opt)
 	return sock;
 }
 
-// region server-transfer
 static int receive_then_send(const struct rdma_options *opt,
 			     struct rdma_resources *res, struct outcome *out)
 {
@@ -49,7 +48,6 @@ static int receive_then_send(const struct rdma_options *opt,
 	rc = receive_message(opt, res, out);
 	return rc ? rc : send_message(opt, res, out);
 }
-// endregion server-transfer
 
 // region server-steps
 static int serve(const struct rdma_options *opt, struct rdma_resources *res,

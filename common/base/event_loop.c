@@ -18,7 +18,6 @@
 #define BATCH	   64
 #define LONGEST_MS 60000 /* 没有更近的 deadline 时，也隔一阵看一眼 */
 
-// region signals
 /*
  * “看一眼停止标志，然后睡下”之间若来了信号，就会睡过头。所以把 SIGINT、SIGTERM 挡住，
  * 让它们积在 signalfd 里，成为 epoll 的又一个事件。
@@ -51,7 +50,6 @@ static int watch_stop_signals(struct event_loop *loop)
 	pthread_sigmask(SIG_BLOCK, &stop, &loop->mask_outside);
 	return 0;
 }
-// endregion signals
 
 int event_loop_open(struct event_loop *loop)
 {
@@ -104,7 +102,6 @@ void event_loop_change(struct event_loop *loop, struct event_source *source,
 	source->events = events;
 }
 
-// region remove
 /*
  * 一次 epoll_wait 带回一批事件。处理前面的事件时，可能顺手关掉了后面某个事件的主人
  * （例如一条 link 断了，牵连几个 client）：它的事件还在批里，指针却已失效。
@@ -119,7 +116,6 @@ void event_loop_remove(struct event_loop *loop, struct event_source *source)
 		if (loop->batch[i].data.ptr == source)
 			loop->batch[i].data.ptr = NULL;
 }
-// endregion remove
 
 static void dispatch(struct event_loop *loop)
 {
@@ -137,7 +133,6 @@ void event_loop_end(struct event_loop *loop)
 	loop->done = true;
 }
 
-// region run
 int event_loop_run(struct event_loop *loop)
 {
 	while (!stop_requested() && !loop->done) {
@@ -157,4 +152,3 @@ int event_loop_run(struct event_loop *loop)
 	}
 	return 0;
 }
-// endregion run

@@ -53,7 +53,6 @@ static int listen_failed(int err, uint16_t port)
 	return call_failed(err, "listen(TCP port %u)", port);
 }
 
-// region tcp-listen
 int tcp_listen(uint16_t port)
 {
 	/* 一个 IPv6 socket 关掉 V6ONLY，就能同时收 IPv4 与 IPv6 的连接。*/
@@ -86,7 +85,6 @@ int tcp_listen(uint16_t port)
 	close(sock);
 	return listen_failed(err, port);
 }
-// endregion tcp-listen
 
 int wait_failed(int rc, const char *fmt, const char *what)
 {

@@ -36,7 +36,6 @@ struct task {
 	bool ended;
 };
 
-// region task-stack
 /* 栈向低地址生长：最低的一页设为不可访问，越界当场 SIGSEGV，而不是悄悄写坏别人。*/
 static char *new_stack(void)
 {
@@ -49,7 +48,6 @@ static char *new_stack(void)
 	mprotect(stack, page, PROT_NONE);
 	return stack;
 }
-// endregion task-stack
 
 static void free_task(struct task *task)
 {
@@ -102,7 +100,6 @@ int task_start(struct task_list *list, task_function *run, void *arg)
 	return 0;
 }
 
-// region task-wait
 int task_wait(struct task *self, int64_t deadline)
 {
 	bool expired;
@@ -117,7 +114,6 @@ int task_wait(struct task *self, int64_t deadline)
 	self->deadline = INT64_MAX;
 	return expired ? -ETIMEDOUT : 0;
 }
-// endregion task-wait
 
 void task_wake(struct task *task)
 {

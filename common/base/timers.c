@@ -39,7 +39,6 @@ static void swap(struct timers *t, size_t a, size_t b)
 	put(t, b, timer);
 }
 
-// region sift
 /* heap[i] 的孩子是 heap[2i+1] 与 heap[2i+2]，父亲不晚于孩子。*/
 static void sift_up(struct timers *t, size_t at)
 {
@@ -64,7 +63,6 @@ static void sift_down(struct timers *t, size_t at)
 		at = child;
 	}
 }
-// endregion sift
 
 int timer_set(struct timers *timers, struct timer *timer, int64_t deadline)
 {

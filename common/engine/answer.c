@@ -122,7 +122,6 @@ static void answer(struct engine_read *read)
 	engine_ipc_answer(client, &m, -1);
 }
 
-// region verify
 static void finish(struct engine_read *read)
 {
 	const struct needle_entry *n = &read->needle;
@@ -143,7 +142,6 @@ static void finish(struct engine_read *read)
 	else
 		answer(read);
 }
-// endregion verify
 
 /* ---- READ 在途 ---------------------------------------------------------- */
 
@@ -335,7 +333,6 @@ static int take_session(struct engine_read *read,
 	return rc;
 }
 
-// region go-on
 void engine_read_go_on(struct engine_read *read)
 {
 	struct engine_failure failure;
@@ -367,7 +364,6 @@ void engine_read_go_on(struct engine_read *read)
 	read->in_flight = true;
 	engine_link_submit(read->service->link, &read->remote);
 }
-// endregion go-on
 
 void engine_read_start(struct engine_service *service,
 		       struct engine_client *client,

@@ -73,7 +73,6 @@ int engine_auth_load(struct engine_auth *auth, const char *path)
 	return 0;
 }
 
-// region check
 bool engine_auth_check(const struct engine_auth *auth, struct engine_text token)
 {
 	unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -84,4 +83,3 @@ bool engine_auth_check(const struct engine_auth *auth, struct engine_text token)
 	       token.size, digest);
 	return !CRYPTO_memcmp(digest, auth->digest, sizeof(digest));
 }
-// endregion check

@@ -49,7 +49,6 @@ static struct engine_buffer **shelf(struct engine_pool *pool, size_t size)
 	return &pool->unused[__builtin_ctzl(size)];
 }
 
-// region destroy
 static void destroy(struct engine_buffer *b)
 {
 	/* 先 dereg 再 munmap：只要 MR 还在，网卡就可能往这些页里写。*/
@@ -66,7 +65,6 @@ static void destroy(struct engine_buffer *b)
 		close(b->fd);
 	free(b);
 }
-// endregion destroy
 
 void engine_pool_trim(struct engine_pool *pool)
 {
@@ -105,7 +103,6 @@ static int make_memory(struct engine_buffer *b)
 }
 // endregion memfd
 
-// region register
 static int register_memory(struct engine_pool *pool, struct engine_buffer *b)
 {
 	/* 只有本地写：数据由我方的 READ 取来，不许任何对端凭 rkey 伸手进来。*/
@@ -119,7 +116,6 @@ static int register_memory(struct engine_pool *pool, struct engine_buffer *b)
 					       access, errno),
 			   "ibv_reg_mr(%zu bytes of a session)", b->size);
 }
-// endregion register
 
 static int make(struct engine_pool *pool, size_t size,
 		struct engine_buffer **buffer)
@@ -190,7 +186,6 @@ struct engine_buffer *engine_buffer_ref(struct engine_buffer *buffer)
 	return buffer;
 }
 
-// region put
 void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer,
 		       struct engine_buffer **own)
 {
@@ -216,7 +211,6 @@ void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer,
 	pool->kept += buffer->size;
 	pool->kept_fds++;
 }
-// endregion put
 
 void engine_buffer_drop(struct engine_buffer **own)
 {

@@ -91,7 +91,6 @@ static void start_connecting(void *owner)
 	link->connecting = true;
 }
 
-// region down
 static void disconnect(struct engine_link *link)
 {
 	event_loop_remove(link->loop, &link->sock_source);
@@ -109,7 +108,6 @@ static void break_up(struct engine_link *link, const char *why)
 	disconnect(link);
 	try_later(link);
 }
-// endregion down
 
 /* 握手之后节点不再说话：能读到的只有 EOF、错误，或不该有的字节。*/
 static void on_sock(void *owner, uint32_t events)
@@ -170,7 +168,6 @@ static int start_watching(struct engine_link *link)
 	return rc ? call_failed(-rc, "epoll_ctl(node)") : 0;
 }
 
-// region up
 static void on_connected(void *owner, uint32_t events)
 {
 	struct engine_link *link = owner;
@@ -198,7 +195,6 @@ static void on_connected(void *owner, uint32_t events)
 	report_flush();
 	link->up(link->context);
 }
-// endregion up
 
 int engine_link_open(struct engine_link *link)
 {

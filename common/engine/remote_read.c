@@ -213,7 +213,6 @@ static void blame(struct remote_reader *r, const struct ibv_wc *wc)
 		chunk->read->status = gone ? -ECONNRESET : -EIO;
 }
 
-// region take-turns-with-others
 /*
  * 取到 CQ 空为止，看似理所当然，却可能永远取不完：每取走一块就 post 下一块，rxe 往往在
  * post_send 里就把它读了回来。于是一个 1 GiB 的 read 没完之前，事件循环回不去，别的
@@ -236,7 +235,6 @@ static int take_all(struct remote_reader *r)
 	}
 	return n < 0 || r->broken ? -EIO : 0;
 }
-// endregion take-turns-with-others
 
 int remote_reader_poll(struct remote_reader *reader)
 {

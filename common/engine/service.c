@@ -62,7 +62,6 @@ void engine_service_gone(struct engine_client *client, void *context)
 	engine_reads_idle(service);
 }
 
-// region ping
 static void ping(struct engine_client *client, const struct engine_ping *r)
 {
 	uint64_t now = engine_unix_ns();
@@ -78,7 +77,6 @@ static void ping(struct engine_client *client, const struct engine_ping *r)
 
 	engine_ipc_answer(client, &m, -1);
 }
-// endregion ping
 
 static void capabilities(struct engine_service *service,
 			 struct engine_client *client)
@@ -181,7 +179,6 @@ static void complete_read(struct engine_service *service,
 }
 // endregion complete
 
-// region map-buffer
 static void map_buffer(struct engine_service *service,
 		       struct engine_client *client,
 		       const struct engine_map_buffer *request)
@@ -207,9 +204,7 @@ static void map_buffer(struct engine_service *service,
 	};
 	engine_ipc_answer(client, &m, fd);
 }
-// endregion map-buffer
 
-// region request
 void engine_service_request(struct engine_client *client,
 			    const struct engine_message *message, void *context)
 {
@@ -237,4 +232,3 @@ void engine_service_request(struct engine_client *client,
 		engine_ipc_fail(client, &f);
 	}
 }
-// endregion request

@@ -28,7 +28,6 @@ uint64_t engine_unix_ns(void)
 	return (uint64_t)(ts.tv_sec * NS_PER_SEC + ts.tv_nsec);
 }
 
-// region saturate
 /*
  * 原版直接 now + Duration::seconds(timeout as i64)：2^63-1 秒让进程 panic，2^64-1 变成
  * -1，session 一生下来就过期了。先问“放得下吗”，再乘再加。
@@ -39,7 +38,6 @@ int64_t engine_after_secs(int64_t base, uint64_t secs)
 		return INT64_MAX;
 	return base + (int64_t)secs * NS_PER_SEC;
 }
-// endregion saturate
 
 int engine_sessions_open(struct engine_sessions *all)
 {
@@ -67,7 +65,6 @@ static int by_id(const void *a, const void *b)
 	return memcmp(x->id, y->id, ENGINE_ID_SIZE);
 }
 
-// region uuid
 /*
  * 第 4 版 UUID：122 位随机数，猜不到别人的 session，也不会重复。libuuid 自己的生成器每
  * 次要六个系统调用，还要重新播种一遍 random()，占去整个请求的三分之一；所以随机数由我们
@@ -90,7 +87,6 @@ static int new_id(struct engine_sessions *all, char id[ENGINE_ID_SIZE])
 	uuid_unparse_lower(u, id);
 	return 0;
 }
-// endregion uuid
 
 static void remember_gone(struct engine_sessions *all, const char *id)
 {

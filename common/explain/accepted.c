@@ -238,13 +238,11 @@ static struct explanation check_gid_type(const struct accepted *a)
 		       ah->grh.sgid_index);
 }
 
-// region accepted
 static struct explanation (*const checks[])(const struct accepted *a) = {
 	check_nothing_asked, check_claim,    check_address,   check_qpn,
 	check_psn,	     check_path_mtu, check_gid_type,  check_retry,
 	check_timeout,	     check_rnr,	     check_rd_atomic,
 };
-// endregion accepted
 
 size_t explain_accepted(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 			int attr_mask, enum ibv_qp_state before,

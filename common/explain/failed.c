@@ -242,7 +242,6 @@ static struct explain_mr peers_mr(const struct cm_con_data_t *told)
 				    .access = -1 };
 }
 
-// region explain-status
 /*
  * 把自己知道的都交给解释器：当初请求了什么、它的内存在哪个 MR 里、对端说过它有哪些 MR。
  * 解释器据此排除“lkey 不对”“rkey 不对”这一类原因，再去看对端。出错的 CQE 里只有
@@ -290,4 +289,3 @@ int completion_failed(struct ibv_qp *qp, const struct ibv_wc *wc,
 			     why.cause);
 	return wc ? -EIO : -ETIMEDOUT;
 }
-// endregion explain-status

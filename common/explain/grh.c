@@ -99,7 +99,6 @@ static struct explanation is_for_another(const union ibv_gid *to,
 		gid_text(theirs, to->raw), gid_text(own, mine->raw));
 }
 
-// region explain-grh
 struct explanation explain_grh(const struct ibv_wc *wc, const void *forty,
 			       const union ibv_gid *mine)
 {
@@ -117,4 +116,3 @@ struct explanation explain_grh(const struct ibv_wc *wc, const void *forty,
 		return no_idea();
 	return is_for_another(holds_ipv4(&f) ? &f.mapped : &f.dgid, mine);
 }
-// endregion explain-grh

@@ -203,7 +203,6 @@ const enum ibv_qp_type *qp_types(size_t *count)
 	return types;
 }
 
-// region attributes
 /*
  * 每一位管 struct ibv_qp_attr 的哪些成员。位在而成员没填，内核就照零来做；成员填
  * 了而位不在，内核看都不看。
@@ -278,7 +277,6 @@ static const struct qp_attr_info attr_infos[] = {
 	  "pace of what a RAW_PACKET QP sends",
 	  "kbit/s; for other types EOPNOTSUPP" },
 };
-// endregion attributes
 
 const struct qp_attr_info *qp_attr_infos(size_t *count)
 {

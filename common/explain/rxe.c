@@ -14,7 +14,6 @@
 #define SINCE(x, y) .major = (x), .minor = (y)
 
 /* 次序同 enum rxe_fact。*/
-// region rxe-facts
 static const struct rxe_fact_row rows[] = {
 	{ .name = "repeats-last-wqe",
 	  SINCE(6, 5),
@@ -52,7 +51,6 @@ static const struct rxe_fact_row rows[] = {
 	  .since = "it can be registered",
 	  .seen_by = "labs/faults/run mr-on-demand" },
 };
-// endregion rxe-facts
 
 _Static_assert(sizeof(rows) / sizeof(rows[0]) == RXE_FACTS, "a row for each");
 

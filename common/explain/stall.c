@@ -260,14 +260,12 @@ static struct explanation nothing_sent(const struct wait *w)
 		       "packets do not arrive, or they are dropped here");
 }
 
-// region stall
 static struct explanation (*const checks[])(const struct wait *w) = {
 	check_state,	    check_cq,	  check_signaled,
 	check_rd_atomic,    check_ud,	  check_never_gives_up,
 	check_still_trying, check_pair,	  check_ack,
 	check_rnr,	    nothing_sent,
 };
-// endregion stall
 
 struct explanation explain_stall(struct ibv_qp *qp,
 				 const struct explain_request *request,

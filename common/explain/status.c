@@ -14,7 +14,6 @@
 
 static const char not_on_roce[] = "never: it belongs to RD, which RoCE lacks";
 
-// region status-table
 static const struct explain_status rows[] = {
 	{ ROW(SUCCESS), .meaning = "the request was carried out",
 	  .rxe = "as specified; but a SEND whose PSN lies far behind the "
@@ -168,7 +167,6 @@ static const struct explain_status rows[] = {
 	  .next = "read the rest of the message with an RDMA READ",
 	  .side = "mine" },
 };
-// endregion status-table
 
 const struct explain_status *explain_status_row(enum ibv_wc_status status)
 {

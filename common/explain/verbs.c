@@ -71,7 +71,6 @@ static bool no_provider(const struct device_facts *f)
 	return f->devices > 0 && f->verbs > 0 && f->nodes > 0;
 }
 
-// region device-list
 /* 从内核到用户态，一层一层：第一个缺的就是原因。*/
 static const struct {
 	bool (*holds)(const struct device_facts *f);
@@ -100,7 +99,6 @@ static const struct {
 	  "install ibverbs-providers of the same version as libibverbs; "
 	  "\"no userspace device-specific driver\" says the same" },
 };
-// endregion device-list
 
 struct explanation explain_device_list(int err)
 {

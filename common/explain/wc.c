@@ -297,7 +297,6 @@ static struct explanation no_receive(const struct case_of *c)
 		       "%s had no receive posted", request_peer_name(c));
 }
 
-// region completion-checks
 /* 每个 status 依次试哪些检查；都不作声就用 status.c 的那一行。*/
 static const struct {
 	enum ibv_wc_status status;
@@ -320,7 +319,6 @@ static const struct {
 	    check_peer_psn, check_my_mtu, check_mac, check_wire } },
 	{ IBV_WC_RNR_RETRY_EXC_ERR, { no_receive } },
 };
-// endregion completion-checks
 
 static void see_both_ends(struct explanation *why, const struct case_of *c)
 {

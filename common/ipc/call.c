@@ -219,7 +219,6 @@ int engine_keep_id(char id[ENGINE_ID_SIZE],
 	return 0;
 }
 
-// region map
 /*
  * 映射比文件长，或者文件后来被截短，碰到末尾之外的页就是 SIGBUS：大小要够，而且得是
  * 封死了、不能再缩的。
@@ -283,7 +282,6 @@ int engine_map(struct engine_connection *c, const char *id,
 	c->stream.takes_fds = false;
 	return rc ? rc : engine_map_received(c, answer.mapped.size, mapping);
 }
-// endregion map
 
 void engine_unmap(struct engine_mapping *mapping)
 {

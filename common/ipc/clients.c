@@ -103,7 +103,6 @@ void engine_ipc_tell(struct engine_client *client,
 
 /* ---- 请求 --------------------------------------------------------------- */
 
-// region refuse
 /*
  * 长度不可信，后面的字节就没有边界可言：答一个 Error，然后只读不看，直到对端收手（或
  * 2 秒后）。若立刻 close，正在 write 的对端只会得到 EPIPE，看不到那个 Error。
@@ -120,7 +119,6 @@ static void refuse(struct engine_client *c, uint32_t size)
 	engine_ipc_fail(c, &f);
 	engine_stream_discard(&c->stream);
 }
-// endregion refuse
 
 static void take_request(struct engine_client *c, const char *data,
 			 uint32_t size)
@@ -139,7 +137,6 @@ static void take_request(struct engine_client *c, const char *data,
 	engine_ipc_fail(c, &f);
 }
 
-// region take-requests
 /* 现在可以取下一个请求吗：一次只答一个，答了的也不能积得太多。*/
 static bool may_take(const struct engine_client *c)
 {
@@ -171,7 +168,6 @@ static void take_requests(struct engine_client *c)
 	if (rc == 0 && c->at_end && !engine_stream_pending(&c->stream))
 		give_up(c); /* 问的都答了，它也不会再问 */
 }
-// endregion take-requests
 
 /* 0：它没有欠我们什么，爱等多久等多久。*/
 static int64_t patience_ends(const struct engine_client *c)
@@ -283,7 +279,6 @@ static int welcome(struct engine_ipc *ipc, int fd)
 	return 0;
 }
 
-// region accept
 static void on_listener(void *owner, uint32_t events)
 {
 	struct engine_ipc *ipc = owner;
@@ -311,7 +306,6 @@ static void on_listener(void *owner, uint32_t events)
 			close(fd);
 	}
 }
-// endregion accept
 
 static void accept_again(void *owner)
 {

@@ -106,7 +106,6 @@ static int decode_texts(const struct place *p, const msgpack_object *o,
 	return rc;
 }
 
-// region integer
 /*
  * 整数：任何宽度都收，只看值。负数被 msgpack-c 标成另一种类型，所以 -1 不会悄悄变成
  * 2^64-1；放不下的在这里拒绝，而不是截断——cookie 被截断后可能恰好“对上”。
@@ -129,7 +128,6 @@ static int decode_number(const struct place *p, const msgpack_object *o,
 	*out = o->via.u64;
 	return 0;
 }
-// endregion integer
 
 static int decode_opt_u32(const struct place *p, const msgpack_object *o,
 			  struct engine_opt_u32 *out)
@@ -258,7 +256,6 @@ static int decode_field(struct engine_message *m, const struct place *p,
 	return 0;
 }
 
-// region decode
 static int decode_data(struct engine_message *m, const msgpack_object *data,
 		       struct engine_fault *fault)
 {
@@ -342,4 +339,3 @@ int engine_decode(struct engine_message *message, const char *data, size_t size,
 	msgpack_zone_destroy(&zone);
 	return rc;
 }
-// endregion decode

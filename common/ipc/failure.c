@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-// region kinds
 static const struct kind {
 	const char *name;
 	const char *field;
@@ -38,7 +37,6 @@ static const struct kind {
 	[ENGINE_INTERNAL] = { "Internal", "reason", "Internal error",
 			      "internal", false },
 };
-// endregion kinds
 
 struct engine_failure engine_failure_of(enum engine_failure_kind kind,
 					const char *fmt, ...)

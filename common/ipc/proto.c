@@ -234,7 +234,6 @@ static bool is_written(const struct engine_message *m,
 	return f->need != ENGINE_EXTENSION || engine_field_given(m, f);
 }
 
-// region encode
 int engine_encode(const struct engine_message *message,
 		  struct engine_stream *stream)
 {
@@ -268,7 +267,6 @@ int engine_encode(const struct engine_message *message,
 	}
 	return engine_stream_end(stream);
 }
-// endregion encode
 
 static json_t *text_as_json(struct engine_text text)
 {

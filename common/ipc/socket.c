@@ -48,7 +48,6 @@ static int in_use(const char *path)
 			       "bind(\"%s\")", path);
 }
 
-// region lock
 /*
  * flock 的锁随进程消失而消失，不会像文件那样留下来骗人。锁住之后再看一眼：名字若已不指
  * 向这个 inode（上一位正好在退出，把它删了），就重来。
@@ -82,9 +81,7 @@ static void drop_lock(struct engine_socket *s)
 	unlink(s->lock_path);
 	close(s->lock);
 }
-// endregion lock
 
-// region is-alive
 /* 0：名字空着（或已经清空）；-EADDRINUSE：有人在听。*/
 static int clear_name(const char *path, const struct sockaddr_un *address)
 {
@@ -117,7 +114,6 @@ static int clear_name(const char *path, const struct sockaddr_un *address)
 		return call_failed(errno, "unlink(\"%s\")", path);
 	return 0;
 }
-// endregion is-alive
 
 static int bind_name(struct engine_socket *s, const struct sockaddr_un *address)
 {

@@ -96,7 +96,6 @@ static int make_room(struct engine_bytes *b, size_t room, size_t most)
 	return 0;
 }
 
-// region take-fd
 /*
  * SCM_RIGHTS：随字节一起到的文件描述符。它在 recvmsg 返回的那一刻就已经装进本进程的
  * fd 表，不取就是泄漏；所以只认第一个，多的立即关掉。
@@ -123,7 +122,6 @@ static void keep_fd(struct engine_stream *s, struct msghdr *msg)
 		}
 	}
 }
-// endregion take-fd
 
 static ssize_t receive_with_fd(struct engine_stream *s, void *to, size_t size)
 {
@@ -227,7 +225,6 @@ int engine_stream_take_fd(struct engine_stream *s)
 	return fd;
 }
 
-// region write-frame
 /* 先空出 4 个字节，写完消息才知道长度，再回头填。*/
 void engine_stream_begin(struct engine_stream *s)
 {
@@ -267,7 +264,6 @@ int engine_stream_end(struct engine_stream *s)
 	s->out.end = at;
 	return s->frame_failed ? -ENOBUFS : -EMSGSIZE;
 }
-// endregion write-frame
 
 int engine_stream_attach(struct engine_stream *s, int fd)
 {

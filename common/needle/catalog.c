@@ -25,7 +25,6 @@
 #define CATALOG_VERSION 1
 #define CHUNK		256 /* 一次收发的条数，约 10 KiB */
 
-// region catalog-wire
 struct wire_head {
 	uint32_t magic;
 	uint16_t version;
@@ -42,7 +41,6 @@ struct wire_entry {
 	uint64_t size;
 	uint32_t crc32c;
 } __attribute__((packed));
-// endregion catalog-wire
 
 static struct wire_entry to_wire(const struct needle_entry *e)
 {
@@ -177,7 +175,6 @@ static int check_head(const struct wire_head *head)
 	return 0;
 }
 
-// region catalog-check
 /*
  * 严格递增这一条，同时保证了没有重复、可以二分查找。地址加长度不许绕回 0：否则
  * “addr + offset 在范围之内”这样的检查就会被骗过去。
@@ -197,7 +194,6 @@ static int check_entry(const struct needle_catalog *catalog,
 	return not_a_catalogue("volume %u needle %llu: %s", entry->volume_id,
 			       (unsigned long long)entry->needle_id, wrong);
 }
-// endregion catalog-check
 
 static int take_entries(struct needle_catalog *catalog,
 			const struct wire_entry *chunk, size_t n)

@@ -67,7 +67,6 @@ uint64_t needle_record_bytes(uint64_t size)
 	return NEEDLE_RECORD_HEADER + ((size + 7) & ~UINT64_C(7));
 }
 
-// region record-layout
 /*
  * record header 的 CRC 不只覆盖自己的 28 个字节，还把“我属于哪个 volume、在文件的
  * 哪个位置”算进去。磁盘把一块数据写错了地方（misdirected write）时，内容本身完好，
@@ -93,7 +92,6 @@ void needle_write_record_header(uint8_t out[NEEDLE_RECORD_HEADER],
 	put32(out + 24, needle->crc32c);
 	put32(out + CRC_AT, record_crc(out, volume_id, needle->offset));
 }
-// endregion record-layout
 
 void needle_write_volume_header(uint8_t out[NEEDLE_VOLUME_HEADER],
 				uint32_t volume_id, uint64_t committed)
@@ -149,7 +147,6 @@ static int check_volume_values(const uint8_t *in, const char *path,
 	return 0;
 }
 
-// region open-check
 int needle_read_volume_header(const uint8_t in[NEEDLE_VOLUME_HEADER],
 			      const char *path, uint32_t volume_id,
 			      uint64_t file_size, uint64_t *committed)
@@ -219,4 +216,3 @@ int needle_read_record_header(const uint8_t *in, const char *path,
 		     (unsigned long long)(room - NEEDLE_RECORD_HEADER));
 	return -EBADMSG;
 }
-// endregion open-check

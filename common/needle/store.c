@@ -86,7 +86,6 @@ static int build_index(struct needle_volume *volume, const char *path)
 
 /* ---- 逐个 record --------------------------------------------------------- */
 
-// region scan
 static int scan(struct needle_volume *volume, const char *path)
 {
 	uint64_t at = NEEDLE_VOLUME_HEADER;
@@ -106,7 +105,6 @@ static int scan(struct needle_volume *volume, const char *path)
 	}
 	return rc ? rc : build_index(volume, path);
 }
-// endregion scan
 
 void needle_volume_forget(struct needle_volume *volume)
 {
@@ -161,7 +159,6 @@ void needle_volume_close(struct needle_volume *volume)
 	needle_volume_forget(volume);
 }
 
-// region map
 int needle_volume_load(struct needle_volume *volume, int fd, const char *path,
 		       uint32_t volume_id,
 		       const uint8_t header[NEEDLE_VOLUME_HEADER],
@@ -188,7 +185,6 @@ int needle_volume_load(struct needle_volume *volume, int fd, const char *path,
 		needle_volume_close(volume);
 	return rc;
 }
-// endregion map
 
 int needle_read_start(int fd, const char *path,
 		      uint8_t header[NEEDLE_VOLUME_HEADER], uint64_t *size)
@@ -212,7 +208,6 @@ int needle_read_start(int fd, const char *path,
 	return 0;
 }
 
-// region stable-header
 /*
  * 拿得到共享锁，就说明此刻没有写者：头是完整的，后面多出来的就是残尾。拿不到也不必等
  * 他写完（可能要几分钟）：他只在最后一刻改那 32 个字节，恰好读到一半时 CRC 会对不上，
@@ -239,7 +234,6 @@ static int read_stable_header(int fd, const char *path, uint8_t *header,
 			return rc;
 	}
 }
-// endregion stable-header
 
 static int open_failed(const char *path, uint32_t volume_id)
 {

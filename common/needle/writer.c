@@ -92,7 +92,6 @@ static int sync_folder(const char *dir)
 	return rc;
 }
 
-// region lock
 /*
  * 两个写者会把各自的 record 写到同一个位置。flock 跟着打开的文件走，进程不论怎么死，
  * 锁都会消失；“建一个 .lock 文件”则会在 kill -9 之后永远留在那里。
@@ -116,7 +115,6 @@ static int lock(const struct needle_writer *writer, int64_t deadline)
 	}
 	return 0;
 }
-// endregion lock
 
 /* 先写好头再放 record：这样空文件（什么都没有过）与坏了的头不会混淆。*/
 static int begin_volume(struct needle_writer *writer, const char *dir)
@@ -210,7 +208,6 @@ void needle_begin(struct needle_writer *writer, uint64_t needle_id,
 					  .cookie = cookie };
 }
 
-// region append
 int needle_append(struct needle_writer *writer, const void *data, size_t size)
 {
 	struct needle *needle = &writer->needle;
@@ -249,9 +246,7 @@ int needle_end(struct needle_writer *writer)
 		writer->end = end;
 	return rc;
 }
-// endregion append
 
-// region commit
 int needle_commit(struct needle_writer *writer)
 {
 	const uint64_t old = writer->committed;
@@ -271,7 +266,6 @@ int needle_commit(struct needle_writer *writer)
 		writer->ready = false;
 	return rc;
 }
-// endregion commit
 
 void needle_writer_close(struct needle_writer *writer)
 {

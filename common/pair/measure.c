@@ -243,7 +243,6 @@ static int ping_pong(struct progress *p, bool first, struct laps *laps)
 }
 // endregion pingpong
 
-// region bandwidth
 static int stream_out(struct progress *p)
 {
 	int rc = 0;
@@ -269,7 +268,6 @@ static int stream_in(struct progress *p)
 	}
 	return rc;
 }
-// endregion bandwidth
 
 int measure_run(struct rdma_resources *res, const struct measure_plan *plan,
 		bool first, int timeout_ms, struct measure_result *result)

@@ -40,7 +40,6 @@ static uint32_t eager_max_of(const struct tag_limits *limits)
 	return limits->eager_max ? limits->eager_max : TAG_EAGER_MAX;
 }
 
-// region config
 void tag_channel_config(struct rdma_config *config,
 			const struct tag_limits *limits)
 {
@@ -54,9 +53,7 @@ void tag_channel_config(struct rdma_config *config,
 	config->send_slots = SEND_SLOTS;
 	config->max_inline = INLINE_BYTES;
 }
-// endregion config
 
-// region open
 int tag_channel_open(struct tag_channel *ch, struct rdma_resources *res,
 		     const struct tag_limits *limits)
 {
@@ -79,9 +76,7 @@ int tag_channel_open(struct tag_channel *ch, struct rdma_resources *res,
 		rc = post_receive(res, i);
 	return rc;
 }
-// endregion open
 
-// region plan
 struct tag_plan tag_channel_plan(const struct tag_channel *ch)
 {
 	return (struct tag_plan){
@@ -115,7 +110,6 @@ int tag_channel_meet(struct tag_channel *ch, const struct tag_plan *peers)
 		     mine.version, mine.depth, mine.rendezvous, mine.eager_max);
 	return -EPROTO;
 }
-// endregion plan
 
 static struct tag_plan plan_to_wire(struct tag_plan plan)
 {
@@ -196,7 +190,6 @@ int tag_channel_close(struct tag_channel *ch)
 	return 0;
 }
 
-// region wait
 /* 没有 completion 的一圈：让 CPU，再看看时钟、信号，以及 TCP 那头的对端还在不在。*/
 static int idle(struct tag_channel *ch, unsigned int polls, int64_t *deadline,
 		int timeout_ms)
@@ -261,9 +254,7 @@ int tag_wait(struct tag_channel *ch, struct tag_request *request,
 	}
 	return request->status;
 }
-// endregion wait
 
-// region flush
 int tag_flush(struct tag_channel *ch, int timeout_ms)
 {
 	int64_t deadline = 0;
@@ -293,4 +284,3 @@ int tag_flush(struct tag_channel *ch, int timeout_ms)
 	}
 	return 0;
 }
-// endregion flush

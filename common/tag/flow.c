@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// region send
 /* 1：现在还不行（没有 slot、credit 或 rendezvous 的编号）。*/
 static int send_now(struct tag_channel *ch, struct tag_request *request)
 {
@@ -88,7 +87,6 @@ int tag_send(struct tag_channel *ch, struct tag_request *request,
 	}
 	return 0;
 }
-// endregion send
 
 /* eager 的内容在手：拷进用户的 buffer，或者装不下。*/
 static void deliver(struct tag_request *request, uint64_t tag, const void *data,
@@ -158,7 +156,6 @@ static int drop(struct tag_channel *ch, struct tag_unexpected *u)
 }
 // endregion unexpected
 
-// region matched
 /* 消息与 receive 配上了：eager 的内容已经在手，rendezvous 的还要去取。*/
 static void matched(struct tag_channel *ch, struct tag_request *request,
 		    const struct tag_unexpected *u)
@@ -203,7 +200,6 @@ int tag_recv(struct tag_channel *ch, struct tag_request *request, void *buf,
 	}
 	return rc ? tag_channel_fail(ch, rc) : 0;
 }
-// endregion matched
 
 /* 对端不可信：长度、protocol、id，凡是来自它的，用之前都要查。*/
 static int bad_message(uint32_t bytes, const struct tag_header *head)
@@ -217,7 +213,6 @@ static int bad_message(uint32_t bytes, const struct tag_header *head)
 	return -EPROTO;
 }
 
-// region on-message
 static int on_message(struct tag_channel *ch, uint32_t slot, uint32_t bytes)
 {
 	const struct tag_header *head = (const void *)recv_slot(ch->res, slot);
@@ -254,7 +249,6 @@ static int on_message(struct tag_channel *ch, uint32_t slot, uint32_t bytes)
 		return bad_message(bytes, head);
 	return rc ? rc : tag_free_slot(ch, slot, false);
 }
-// endregion on-message
 
 static int on_completion(struct tag_channel *ch, const struct ibv_wc *wc)
 {
@@ -267,7 +261,6 @@ static int on_completion(struct tag_channel *ch, const struct ibv_wc *wc)
 					      : 0;
 }
 
-// region progress
 /* 有事可做才做：ping-pong 时这三个队列都空着，也很少要写 credit。*/
 static int push(struct tag_channel *ch)
 {
@@ -302,4 +295,3 @@ int tag_progress(struct tag_channel *ch)
 		rc = push(ch);
 	return rc ? tag_channel_fail(ch, rc) : n;
 }
-// endregion progress

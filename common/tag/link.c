@@ -17,7 +17,6 @@
 /* 每这么多个请求才 signal 一次：CQE 要生成、要取走，都不是白来的。*/
 #define SIGNAL_EVERY 16
 
-// region slots
 /*
  * 发送队列里的每个请求占一个位置，也占同号的 send slot。完成是按次序的：一个
  * signaled 请求的 CQE 说明它和它之前的全部请求都完成了，位置与 slot 一并收回。
@@ -43,9 +42,7 @@ void tag_reclaim_slots(struct tag_channel *ch, uint32_t last)
 {
 	ch->done += ((last - ch->done) & (ch->res->send_slots - 1)) + 1;
 }
-// endregion slots
 
-// region credits
 /*
  * @consumed 是对方的计数（模 256）。它有两条路来：header 里，或 RDMA WRITE 写来的那个
  * 字节；两条路互不排队，旧值可能后到，所以只往前走，绝不后退。
@@ -101,9 +98,7 @@ int tag_write_credits(struct tag_channel *ch, bool signaled)
 	return post_write(ch->res, slot, 1, ch->peer.credit_addr,
 			  ch->peer.credit_rkey, tag_mark(ch, signaled));
 }
-// endregion credits
 
-// region post
 int tag_post(struct tag_channel *ch, uint32_t length, uint64_t tag,
 	     uint64_t bytes, uint16_t id, enum tag_protocol protocol)
 {
@@ -118,14 +113,12 @@ int tag_post(struct tag_channel *ch, uint32_t length, uint64_t tag,
 	ch->told = ch->consumed;
 	return post_send(ch->res, slot, length, tag_mark(ch, false));
 }
-// endregion post
 
 void tag_complete(struct tag_request *request, int status)
 {
 	request->status = status;
 }
 
-// region ring
 int tag_repost(struct tag_channel *ch)
 {
 	int rc = 0;
@@ -146,7 +139,6 @@ int tag_free_slot(struct tag_channel *ch, uint32_t slot, bool took_credit)
 	ch->consumed = (uint8_t)(ch->consumed + took_credit);
 	return ch->n_fresh == TAG_FRESH ? tag_repost(ch) : 0;
 }
-// endregion ring
 
 int tag_release_buffer(struct tag_request *request)
 {
@@ -156,7 +148,6 @@ int tag_release_buffer(struct tag_request *request)
 	return check_destroyed("ibv_dereg_mr", err);
 }
 
-// region end-requests
 static void end_list(struct tag_node *list, int status)
 {
 	struct tag_node *node;
@@ -207,4 +198,3 @@ int tag_channel_fail(struct tag_channel *ch, int rc)
 	}
 	return ch->failed;
 }
-// endregion end-requests

@@ -21,7 +21,6 @@
 
 #include <errno.h>
 
-// region list
 void tag_list_init(struct tag_node *head)
 {
 	head->next = head;
@@ -49,7 +48,6 @@ void tag_list_remove(struct tag_node *node)
 	node->next = NULL;
 	node->prev = NULL;
 }
-// endregion list
 
 bool tag_list_holds(const struct tag_node *head, const struct tag_node *node)
 {
@@ -133,7 +131,6 @@ struct tag_recv *tag_match_arrive(struct tag_match *match, uint64_t tag)
 }
 // endregion arrive
 
-// region keep
 bool tag_match_has_room(const struct tag_match *match, uint64_t held)
 {
 	return match->n_unexpected < match->max_messages &&
@@ -154,7 +151,6 @@ int tag_match_keep(struct tag_match *match, struct tag_message *message)
 		match->most_messages = match->n_unexpected;
 	return 0;
 }
-// endregion keep
 
 bool tag_match_cancel(struct tag_match *match, struct tag_recv *recv)
 {
@@ -166,7 +162,6 @@ bool tag_match_cancel(struct tag_match *match, struct tag_recv *recv)
 	return true;
 }
 
-// region probe
 struct tag_message *tag_match_probe(const struct tag_match *match, uint64_t tag,
 				    uint64_t mask)
 {
@@ -177,7 +172,6 @@ struct tag_message *tag_match_probe(const struct tag_match *match, uint64_t tag,
 			return message_of(node);
 	return NULL;
 }
-// endregion probe
 
 void tag_match_take(struct tag_match *match, struct tag_message *message)
 {

@@ -119,7 +119,6 @@ void tag_rendezvous_start(struct tag_channel *ch, struct tag_request *request,
 }
 // endregion start
 
-// region read
 static uint32_t chunk_at(const struct tag_channel *ch,
 			 const struct tag_request *request, uint64_t offset)
 {
@@ -170,9 +169,7 @@ int tag_rendezvous_read_done(struct tag_channel *ch)
 	tag_list_append(&ch->to_finish, &request->node);
 	return tag_release_buffer(request);
 }
-// endregion read
 
-// region fin
 static int send_fins(struct tag_channel *ch)
 {
 	int rc = 0;
@@ -202,7 +199,6 @@ int tag_rendezvous_fin(struct tag_channel *ch, const struct tag_header *fin)
 	tag_complete(request, rc);
 	return rc;
 }
-// endregion fin
 
 int tag_rendezvous_push(struct tag_channel *ch)
 {

@@ -217,7 +217,6 @@ int tcpx_connect_v5(struct tcpx_net *net, int dev,
 }
 // endregion connect
 
-// region accept
 int tcpx_accept_v5(struct tcpx_net *net, struct tcpx_listener *listener,
 		   struct tcpx_wait wait, struct tcpx_comm **recv_comm)
 {
@@ -252,7 +251,6 @@ int tcpx_accept_v5(struct tcpx_net *net, struct tcpx_listener *listener,
 	free(comm);
 	return rc < 0 ? rc : plugin_failed(net, rc, "accept()");
 }
-// endregion accept
 
 static int close_comm(struct tcpx_comm **comm, int (*close_it)(void *),
 		      const char *call)
@@ -284,7 +282,6 @@ int tcpx_close_recv(struct tcpx_comm **comm)
 
 /* ---- memory ------------------------------------------------------------- */
 
-// region reg-mr
 int tcpx_reg_mr(struct tcpx_comm *comm, void *data, size_t size, int type,
 		void **mhandle)
 {
@@ -318,7 +315,6 @@ int tcpx_reg_mr(struct tcpx_comm *comm, void *data, size_t size, int type,
 	*mhandle = made;
 	return 0;
 }
-// endregion reg-mr
 
 int tcpx_dereg_mr(struct tcpx_comm *comm, void *mhandle)
 {
@@ -357,7 +353,6 @@ static struct tcpx_request *append(struct tcpx_comm *comm, void *request, int n)
 	return r;
 }
 
-// region isend
 int tcpx_isend(struct tcpx_comm *comm, void *data, int size, int tag,
 	       void *mhandle, struct tcpx_request **request)
 {
@@ -384,7 +379,6 @@ int tcpx_isend(struct tcpx_comm *comm, void *data, int size, int tag,
 	(*request)->sizes[0] = size;
 	return 0;
 }
-// endregion isend
 
 int tcpx_irecv(struct tcpx_comm *comm, int n, void **data, int *sizes,
 	       int *tags, void **mhandles, struct tcpx_request **request)
@@ -485,7 +479,6 @@ int tcpx_test(struct tcpx_request *request, bool *done, int *sizes)
 	return 0;
 }
 
-// region consumed
 int tcpx_irecv_consumed(struct tcpx_comm *comm, int n,
 			struct tcpx_request *request)
 {
@@ -505,4 +498,3 @@ int tcpx_irecv_consumed(struct tcpx_comm *comm, int n,
 	drop_consumed(comm);
 	return rc ? comm_failed(comm, rc, "irecvConsumed()") : 0;
 }
-// endregion consumed

@@ -39,7 +39,6 @@ struct plan_msg {
 	uint8_t text;
 } __attribute__((packed));
 
-// region send-handles
 int tcpx_send_handles(int sock, int api, const struct tcpx_handle *handles,
 		      unsigned int count, int64_t deadline)
 {
@@ -57,7 +56,6 @@ int tcpx_send_handles(int sock, int api, const struct tcpx_handle *handles,
 		  : sock_write_exact(sock, handles, count * sizeof(*handles),
 				     deadline, "handles");
 }
-// endregion send-handles
 
 /* 开头的 magic 与 version 两条消息都有，先确认“对面是我们的程序、同一个版本”。*/
 static int check_head(const char *what, const void *msg, uint32_t magic,

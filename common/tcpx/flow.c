@@ -108,7 +108,6 @@ int tcpx_flow_close(struct tcpx_flow *flow)
 
 /* ---- contents ----------------------------------------------------------- */
 
-// region pattern
 /* 每条消息的种子都不同（见 base/pattern.c）；测速时只用一个，省得测的是填充。*/
 static uint64_t seed_of(const struct tcpx_flow *flow, uint64_t message)
 {
@@ -116,7 +115,6 @@ static uint64_t seed_of(const struct tcpx_flow *flow, uint64_t message)
 		return 0;
 	return ((uint64_t)flow->channel << 48) + (message << 24);
 }
-// endregion pattern
 
 static bool guards_intact(const struct tcpx_flow *flow, uint64_t message)
 {
@@ -154,7 +152,6 @@ static int arrived_wrong(const struct tcpx_flow *flow, uint64_t message,
 	return -EBADMSG;
 }
 
-// region check
 /* -1：插件没说。那就只能靠内容来判断。*/
 static int check_size(const struct tcpx_flow *flow, uint64_t message, int size)
 {
@@ -186,7 +183,6 @@ static int check(const struct tcpx_flow *flow, uint64_t message)
 		 (unsigned long long)expected);
 	return arrived_wrong(flow, message, how);
 }
-// endregion check
 
 /* ---- movement ----------------------------------------------------------- */
 
@@ -284,7 +280,6 @@ static int stop_if_asked(const char *what)
 	return -EINTR;
 }
 
-// region move
 int tcpx_move(struct tcpx_flow *flows, unsigned int n,
 	      const struct tcpx_wait *wait)
 {
@@ -313,7 +308,6 @@ int tcpx_move(struct tcpx_flow *flows, unsigned int n,
 		rc = check_last(&flows[i]);
 	return rc;
 }
-// endregion move
 
 /* 等下一条；先前没有空位、一个也没 post 上的话，先补一个。*/
 static int receive(struct tcpx_flow *flow, bool *moved)
@@ -353,7 +347,6 @@ static int until(struct tcpx_flow *flow, int (*act)(struct tcpx_flow *, bool *),
 	return rc;
 }
 
-// region ping-pong
 static int send_one(struct tcpx_flow *out, const struct tcpx_wait *wait)
 {
 	int rc = 0;
@@ -392,7 +385,6 @@ int tcpx_ping_pong(struct tcpx_flow *out, struct tcpx_flow *back,
 		rc = until(out, complete, &out->done, iters - 1, wait);
 	return rc ? rc : check_last(back);
 }
-// endregion ping-pong
 
 const char *tcpx_flow_text(const struct tcpx_flow *flow, char *out, size_t size)
 {

@@ -188,7 +188,6 @@ static void choose_path(struct tcpx_net *net, const char *path)
 		plugin_beside_program(net->path, sizeof(net->path), OWN_PLUGIN);
 }
 
-// region choose-api
 /*
  * 一个插件可以同时导出好几版的表。取我们认识的最新一版，或用户点名的那一版；
  * 但绝不混用：handle 的内部格式可能随版本而变（见 001 号报告）。
@@ -229,7 +228,6 @@ static int choose_api(struct tcpx_net *net, int api)
 			     net->path, api, exported);
 	return -EPROTONOSUPPORT;
 }
-// endregion choose-api
 
 static int open_library(struct tcpx_net *net)
 {
@@ -303,7 +301,6 @@ int tcpx_get_device_count(struct tcpx_net *net)
 	return -ENODEV;
 }
 
-// region properties
 int tcpx_get_properties(struct tcpx_net *net, int dev,
 			struct tcpx_properties *props)
 {
@@ -352,4 +349,3 @@ int tcpx_get_properties(struct tcpx_net *net, int dev,
 		props->name = "(no name)";
 	return 0;
 }
-// endregion properties

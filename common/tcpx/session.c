@@ -130,7 +130,6 @@ static int listen_on(struct session *s, unsigned int count)
 
 /* ---- step 3: bootstrap -------------------------------------------------- */
 
-// region bootstrap-server
 static int create_bootstrap_server(struct session *s)
 {
 	int listen_sock = tcp_listen(s->test->port);
@@ -144,7 +143,6 @@ static int create_bootstrap_server(struct session *s)
 	sock_close(&listen_sock);
 	return s->sock < 0 ? s->sock : 0;
 }
-// endregion bootstrap-server
 
 static int connect_to_bootstrap_server(struct session *s)
 {
@@ -200,7 +198,6 @@ static int check_ping_pong(const struct session *s, unsigned int way_back)
 	return -EPROTO;
 }
 
-// region exchange-handles
 static int give_handles(struct session *s)
 {
 	int64_t deadline = exchange_deadline(s);
@@ -246,7 +243,6 @@ static int take_handles(struct session *s)
 		rc = tcpx_send_handles(s->sock, s->net.api, &mine, 1, deadline);
 	return rc;
 }
-// endregion exchange-handles
 
 /* ---- connect, move, close ----------------------------------------------- */
 
@@ -469,7 +465,6 @@ int tcpx_test_server(const struct tcpx_test *test, struct tcpx_outcome *out)
 }
 // endregion server
 
-// region client
 int tcpx_test_client(const struct tcpx_test *test, struct tcpx_outcome *out)
 {
 	struct session *s = new_session(test);
@@ -490,4 +485,3 @@ int tcpx_test_client(const struct tcpx_test *test, struct tcpx_outcome *out)
 		rc = transfer(s, out);
 	return end_session(s, rc, out);
 }
-// endregion client

@@ -78,7 +78,6 @@ static void on_error(void *arg, ucp_ep_h ucp_ep, ucs_status_t status)
 		task_wake(ep->task);
 }
 
-// region error-handler
 static ucs_status_t open_ep(struct ucx_endpoint *ep, ucp_ep_params_t *params)
 {
 	/*
@@ -93,7 +92,6 @@ static ucs_status_t open_ep(struct ucx_endpoint *ep, ucp_ep_params_t *params)
 	params->err_handler.arg = ep;
 	return ucp_ep_create(ep->worker->worker, params, &ep->ep);
 }
-// endregion error-handler
 
 static struct ucx_endpoint *new_endpoint(struct ucx_worker *w,
 					 const struct ucx_limits *limits,
@@ -123,7 +121,6 @@ static void name_peer(struct ucx_endpoint *ep, ucp_conn_request_h request)
 		snprintf(ep->peer, sizeof(ep->peer), "a client");
 }
 
-// region accept
 int accept_endpoint(struct ucx_worker *w, ucp_conn_request_h request,
 		    const struct ucx_limits *limits, struct task *task,
 		    struct ucx_endpoint **out)
@@ -152,7 +149,6 @@ int accept_endpoint(struct ucx_worker *w, ucp_conn_request_h request,
 	*out = ep;
 	return 0;
 }
-// endregion accept
 
 /* ---- connect ------------------------------------------------------------ */
 
@@ -253,7 +249,6 @@ static int try_until(struct ucx_endpoint **ep, const struct addrinfo *list,
 	}
 }
 
-// region connect
 int connect_endpoint(struct ucx_worker *w, const char *server, uint16_t port,
 		     const struct ucx_limits *limits, int64_t deadline,
 		     struct ucx_endpoint **out)
@@ -280,7 +275,6 @@ int connect_endpoint(struct ucx_worker *w, const char *server, uint16_t port,
 	*out = ep;
 	return 0;
 }
-// endregion connect
 
 /* ---- create_endpoint ---------------------------------------------------- */
 
@@ -432,7 +426,6 @@ static int recv_payload(struct ucx_endpoint *ep, uint64_t size)
 	return -ECONNRESET;
 }
 
-// region recv-obj
 int recv_obj(struct ucx_endpoint *ep, void **data, uint64_t *size)
 {
 	int rc = recv_length(ep);
@@ -448,7 +441,6 @@ int recv_obj(struct ucx_endpoint *ep, void **data, uint64_t *size)
 	*size = ep->length_in;
 	return 0;
 }
-// endregion recv-obj
 
 /* ---- close -------------------------------------------------------------- */
 
@@ -532,7 +524,6 @@ static void free_endpoint(struct ucx_endpoint *ep)
 	free(ep);
 }
 
-// region close
 void close_endpoint(struct ucx_endpoint *ep, int rc)
 {
 	const bool well = !rc || rc == -EINTR || rc == -ESHUTDOWN;
@@ -551,7 +542,6 @@ void close_endpoint(struct ucx_endpoint *ep, int rc)
 	}
 	free_endpoint(ep);
 }
-// endregion close
 
 /* ---- transport ---------------------------------------------------------- */
 

@@ -119,7 +119,6 @@ int ucx_pause(struct ucx_endpoint *ep, int64_t deadline)
 			: ucx_progress(ep->worker, deadline);
 }
 
-// region await
 static int await(struct ucx_endpoint *ep, struct ucx_op *op, int64_t deadline)
 {
 	while (op->pending) {
@@ -140,7 +139,6 @@ static int await(struct ucx_endpoint *ep, struct ucx_op *op, int64_t deadline)
 	}
 	return ucx_errno(op->status);
 }
-// endregion await
 
 int ucx_report(const struct ucx_endpoint *ep, int rc, const char *what)
 {
@@ -183,7 +181,6 @@ static void debug_message(const struct ucx_endpoint *ep, const char *what,
 			  (unsigned long long)tag, size, type);
 }
 
-// region post-send
 static int tag_send(struct ucx_endpoint *ep, const void *data, size_t size,
 		    uint64_t tag)
 {
@@ -214,9 +211,7 @@ int ucx_post_send(struct ucx_endpoint *ep, const void *data, size_t size,
 			       size)
 		  : 0;
 }
-// endregion post-send
 
-// region post-recv
 static int tag_recv(struct ucx_endpoint *ep, struct ucx_op *op, void *data,
 		    size_t size, uint64_t tag)
 {
@@ -255,7 +250,6 @@ int ucx_post_recv(struct ucx_endpoint *ep, void *data, size_t size,
 	tag_recv(ep, &ep->receiving, data, size, ep->msg_tag_recv);
 	return 0;
 }
-// endregion post-recv
 
 int ucx_sent(struct ucx_endpoint *ep, int64_t deadline, const char *what)
 {

@@ -22,7 +22,6 @@
 
 #define SEED_BYTES 16
 
-// region hash64bits
 int ucx_hash64bits(const char *text, uint64_t *hash)
 {
 	unsigned char digest[EVP_MAX_MD_SIZE];
@@ -38,7 +37,6 @@ int ucx_hash64bits(const char *text, uint64_t *hash)
 	*hash = be64toh(first);
 	return 0;
 }
-// endregion hash64bits
 
 char *python_bytes_repr(char *out, const unsigned char *bytes, size_t n)
 {

@@ -186,7 +186,6 @@ static void set_transport_options(void)
 	setenv("UCX_TCP_CM_REUSEADDR", "y", 0);
 }
 
-// region ucx-config
 static ucs_status_t read_config(ucp_config_t **config)
 {
 	ucs_status_t status;
@@ -206,7 +205,6 @@ static ucs_status_t read_config(ucp_config_t **config)
 		ucp_config_release(*config);
 	return status;
 }
-// endregion ucx-config
 
 /* ---- 没有人要的消息 ----------------------------------------------------- */
 
@@ -234,7 +232,6 @@ static bool is_wanted(const struct ucx_worker *w, ucp_tag_t tag)
 	return false;
 }
 
-// region drop-strays
 /*
  * 消息到了而没有匹配的接收，UCX 就把它留在 unexpected queue 里，没有上限，也没有
  * 期限。对端断开之前发出的消息、或故意用没人要的 tag 发来的，会一直占着内存。用 0
@@ -260,7 +257,6 @@ static void drop_strays(struct ucx_worker *w)
 			ucp_request_free(request);
 	}
 }
-// endregion drop-strays
 
 /* ---- context 与 worker -------------------------------------------------- */
 
@@ -271,7 +267,6 @@ static const char *env_or(const char *name, const char *otherwise)
 	return value ? value : otherwise;
 }
 
-// region ucx-context
 static int open_context(struct ucx_worker *w)
 {
 	/*
@@ -308,9 +303,7 @@ static int open_context(struct ucx_worker *w)
 			  env_or("UCX_TLS", "all"),
 			  env_or("UCX_NET_DEVICES", "all"));
 }
-// endregion ucx-context
 
-// region ucx-worker
 static int open_worker(struct ucx_worker *w)
 {
 	const ucp_worker_params_t params = {
@@ -333,7 +326,6 @@ static int open_worker(struct ucx_worker *w)
 				  "ucp_worker_get_efd()");
 	return 0;
 }
-// endregion ucx-worker
 
 int ucx_open(struct ucx_worker *w, bool busy)
 {

@@ -37,7 +37,6 @@ static void show_gids(struct ibv_context *context, uint32_t port, int size)
 }
 // endregion show-gids
 
-// region show-device
 static int show_device(struct ibv_device *device)
 {
 	const char *name = ibv_get_device_name(device);
@@ -72,7 +71,6 @@ static int show_device(struct ibv_device *device)
 	ibv_close_device(context);
 	return err;
 }
-// endregion show-device
 
 static int show_all_devices(void)
 {

@@ -47,7 +47,6 @@ static int show_objects(struct rdma_resources *res)
 }
 // endregion show-objects
 
-// region break-access
 /* REMOTE_WRITE 意味着网卡要写这块内存，所以必须同时允许 LOCAL_WRITE。*/
 static int break_access(struct rdma_resources *res)
 {
@@ -66,9 +65,7 @@ static int break_access(struct rdma_resources *res)
 	report_fact("this device allows it");
 	return 0;
 }
-// endregion break-access
 
-// region break-order
 /* PD 是地基：楼还没拆完就挖地基，内核回 EBUSY，并且什么也没有发生。*/
 static int break_order(struct rdma_resources *res)
 {
@@ -81,7 +78,6 @@ static int break_order(struct rdma_resources *res)
 	res->pd = NULL;
 	return 0;
 }
-// endregion break-order
 
 int main(int argc, char *argv[])
 {

@@ -33,7 +33,6 @@ static const struct lesson_break breaks[] = {
 	{ NULL, NULL },
 };
 
-// region rdma-tool
 /* 请 iproute2 的 rdma 工具来说：它不属于本进程，只看内核。*/
 static void show_rdma_resource(const struct rdma_resources *res)
 {
@@ -56,7 +55,6 @@ static void show_rdma_resource(const struct rdma_resources *res)
 	}
 	waitpid(pid, &status, 0);
 }
-// endregion rdma-tool
 
 // region show-state
 static int show_state(struct rdma_resources *res)
@@ -100,7 +98,6 @@ static int wrong_modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
 	return rc;
 }
 
-// region break-rtr
 static int break_rtr(const struct lesson *lesson, struct rdma_resources *res)
 {
 	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
@@ -129,9 +126,7 @@ static int break_rtr(const struct lesson *lesson, struct rdma_resources *res)
 		attr.ah_attr.grh.dgid.raw[15] = 77;
 	return wrong_modify(res, &attr, mask);
 }
-// endregion break-rtr
 
-// region break-steps
 static int break_skip_rtr(struct rdma_resources *res)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS,
@@ -153,7 +148,6 @@ static int break_err_to_init(struct rdma_resources *res)
 	report_step("break it: ERR to INIT");
 	return rc ? rc : modify_qp_to_init(res);
 }
-// endregion break-steps
 
 static int plant_mistake(const struct lesson *lesson,
 			 struct rdma_resources *res)
@@ -172,7 +166,6 @@ static int to_sqd(struct rdma_resources *res)
 	return modify_qp(res, &attr, IBV_QP_STATE);
 }
 
-// region walk
 /* 一张“路线表”：每一行是一步，做完就看一眼。*/
 static int walk(const struct lesson *lesson, struct rdma_resources *res)
 {
@@ -210,7 +203,6 @@ static int walk(const struct lesson *lesson, struct rdma_resources *res)
 	}
 	return rc;
 }
-// endregion walk
 
 int main(int argc, char *argv[])
 {

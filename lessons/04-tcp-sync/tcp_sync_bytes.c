@@ -52,7 +52,6 @@ static const struct field sync_fields[] = {
 };
 // endregion layout
 
-// region dump
 static void dump(const struct field *fields, const unsigned char *wire)
 {
 	size_t offset = 0;
@@ -66,7 +65,6 @@ static void dump(const struct field *fields, const unsigned char *wire)
 		offset += fields->size;
 	}
 }
-// endregion dump
 
 /* 读一条消息、打印、写回 @answer；answer 为空则把收到的原样送回。*/
 static int read_and_answer(int sock, const struct field *fields,
@@ -172,7 +170,6 @@ static int prepare(struct rdma_resources *res, const struct rdma_config *config)
 	return rc;
 }
 
-// region ordinary
 /* 子进程：普通的一端，只用 stage 4 的现成函数。*/
 static int ordinary_side(const struct lesson *lesson, uint16_t port)
 {
@@ -191,7 +188,6 @@ static int ordinary_side(const struct lesson *lesson, uint16_t port)
 	sock_close(&sock);
 	return destroy_rdma_resources(&res) ? -EIO : rc;
 }
-// endregion ordinary
 
 static int hand_side(const struct lesson *lesson, int listen_sock)
 {

@@ -69,7 +69,6 @@ static void show_handle(const struct tcpx_handle *handle)
 	}
 }
 
-// region load-and-listen
 static int load_and_listen(struct both_ends *b)
 {
 	ncclNetProperties_v8_t props;
@@ -95,9 +94,7 @@ static int load_and_listen(struct both_ends *b)
 		show_handle(&b->handle);
 	return rc;
 }
-// endregion load-and-listen
 
-// region accept-too-early
 static int accept_too_early(struct both_ends *b, const struct lesson *lesson)
 {
 	unsigned char storage[NCCL_NET_DEV_HANDLE_SIZE]
@@ -117,7 +114,6 @@ static int accept_too_early(struct both_ends *b, const struct lesson *lesson)
 		     "recv_comm is null");
 	return -EIO;
 }
-// endregion accept-too-early
 
 // region connect-by-hand
 static int connect_by_hand(struct both_ends *b)
@@ -152,7 +148,6 @@ static int connect_by_hand(struct both_ends *b)
 }
 // endregion connect-by-hand
 
-// region register
 static int register_memory(struct both_ends *b, const struct lesson *lesson)
 {
 	int type = lesson_breaks(lesson, "mem-type") ? 0 : NCCL_PTR_HOST;
@@ -169,14 +164,12 @@ static int register_memory(struct both_ends *b, const struct lesson *lesson)
 	report_fact("regMr, type %d: rc=%d", type, rc);
 	return check(b, rc, "regMr");
 }
-// endregion register
 
 static const char *request_text(const void *request)
 {
 	return request ? "a request" : "(nil)";
 }
 
-// region begin
 static int begin(struct both_ends *b, const struct lesson *lesson,
 		 void **send_request, void **recv_request)
 {
@@ -211,9 +204,7 @@ static int begin(struct both_ends *b, const struct lesson *lesson,
 	}
 	return check(b, rc, "isend");
 }
-// endregion begin
 
-// region test-both
 static int test_both(struct both_ends *b, void *send_request,
 		     void *recv_request)
 {
@@ -244,9 +235,7 @@ static int test_both(struct both_ends *b, void *send_request,
 						     : (size_t)received_size));
 	return 0;
 }
-// endregion test-both
 
-// region close
 static int close_both(struct both_ends *b)
 {
 	int rc = 0;
@@ -264,9 +253,7 @@ static int close_both(struct both_ends *b)
 	tcpx_unload_plugin(&b->plugin);
 	return rc ? -EIO : 0;
 }
-// endregion close
 
-// region parse-handle
 /* 000 号文档里的 client 就这么读，打印出“Server info”。*/
 static int parse_handle(const struct both_ends *b)
 {
@@ -283,7 +270,6 @@ static int parse_handle(const struct both_ends *b)
 		     "laid out its handle");
 	return -EINVAL;
 }
-// endregion parse-handle
 
 static void copy_out(FILE *from)
 {
@@ -295,7 +281,6 @@ static void copy_out(FILE *from)
 	fclose(from);
 }
 
-// region mix-api
 /* 两个进程、两个角色，用的是 test_connection 的全部步骤，只是版本混着用。*/
 static int mix_api(void)
 {
@@ -331,7 +316,6 @@ static int mix_api(void)
 	copy_out(says);
 	return rc ? rc : -status;
 }
-// endregion mix-api
 
 static int walk(struct both_ends *b, const struct lesson *lesson)
 {

@@ -34,7 +34,6 @@ static const struct lesson_break breaks[] = {
 	{ NULL, NULL },
 };
 
-// region states
 /* qp->state 是库的记忆：上一次成功的 ibv_modify_qp 之后。内核里的，要去问。*/
 static int show_states(struct rdma_resources *res, const char *who)
 {
@@ -48,9 +47,7 @@ static int show_states(struct rdma_resources *res, const char *who)
 			    qp_state_name(attr.qp_state));
 	return rc;
 }
-// endregion states
 
-// region climb
 /* RESET 到 INIT，然后“交换”：每次都换新的 PSN，两边都要知道。*/
 static int meet(struct rdma_resources *a, struct rdma_resources *b)
 {
@@ -87,7 +84,6 @@ static int both_to_reset(struct rdma_resources *a, struct rdma_resources *b)
 
 	return rc ? rc : modify_qp_to_reset(b);
 }
-// endregion climb
 
 // region fail
 /* 一个不属于任何 MR 的 lkey：本地就查得出来，包根本不会发出去。*/
@@ -227,7 +223,6 @@ static int show_accepted(struct rdma_resources *a,
 	return rc ? rc : -EINVAL;
 }
 
-// region break-it
 /*
  * 这几种错，内核当场拒绝：都是 EINVAL，原因却各不相同。只有 no-state-bit，新一些的 rxe
  * 装作成功（RXE_TAKES_MASKS_WITHOUT_STATE）：更难查。
@@ -256,9 +251,7 @@ static int break_it(const struct lesson *lesson, struct rdma_resources *a)
 		rc = modify_qp(a, &attr, mask);
 	return rc ? rc : show_accepted(a, &attr, mask, IBV_QPS_RTS);
 }
-// endregion break-it
 
-// region cur-state
 /* CUR_STATE 是“我以为我在哪里”。内核信了它，就不再看自己的记录。*/
 static int claim_state(struct rdma_resources *a)
 {
@@ -274,7 +267,6 @@ static int claim_state(struct rdma_resources *a)
 	report_fact("ibv_modify_qp(ERR -> RTS, CUR_STATE says RTS): 0");
 	return show_accepted(a, &attr, mask, IBV_QPS_ERR);
 }
-// endregion cur-state
 
 // region wrong-psn
 /*

@@ -50,7 +50,6 @@ struct pair {
 	char big[BIG], room[BIG];
 };
 
-// region show
 static const char *mask_text(char *out, size_t size, uint64_t mask)
 {
 	if (mask == TAG_EXACT)
@@ -86,9 +85,7 @@ static void show_queues(const struct tag_channel *ch)
 	report_fact("  posted:    %s", posted[0] ? posted : " -");
 	report_fact("  unexpected:%s", unexpected[0] ? unexpected : " -");
 }
-// endregion show
 
-// region connect
 /* max_rd_atomic 为 0：QP 可以照常收发，唯独 READ 一个也发不出去。*/
 static int to_rts_without_reads(struct rdma_resources *res)
 {
@@ -141,9 +138,7 @@ static int connect_ends(struct pair *p)
 		rc = tag_channel_meet(&p->a.channel, &of_b);
 	return rc ? rc : tag_channel_meet(&p->b.channel, &of_a);
 }
-// endregion connect
 
-// region await
 /* 两端都在这个线程里，所以等任何一件事，都要替两端各走一步。*/
 static int step_both(struct pair *p, int64_t deadline)
 {
@@ -181,7 +176,6 @@ static int await_arrivals(struct pair *p, uint64_t wanted)
 		rc = step_both(p, deadline);
 	return rc;
 }
-// endregion await
 
 /* A 发一句话，并等它到达 B（进了哪个队列，由 B 决定）。*/
 static int say(struct pair *p, const char *text, uint64_t tag)
@@ -216,7 +210,6 @@ static void show_received(const char *which, const struct tag_request *request,
 			    (unsigned long long)request->tag);
 }
 
-// region receive-first
 /* receive 在先：消息一到就配上，直接从环里拷进 buffer。*/
 static int receive_first(struct pair *p)
 {
@@ -241,9 +234,7 @@ static int receive_first(struct pair *p)
 		show_received("the second receive", &p->second, p->other);
 	return rc;
 }
-// endregion receive-first
 
-// region message-first
 /* 消息在先：进 unexpected 队列，等 receive 按 tag 来取，不必按到达的次序。*/
 static int message_first(struct pair *p)
 {
@@ -272,7 +263,6 @@ static int message_first(struct pair *p)
 	show_queues(&p->b.channel);
 	return rc;
 }
-// endregion message-first
 
 static void fill_big(struct pair *p)
 {
@@ -280,7 +270,6 @@ static void fill_big(struct pair *p)
 		p->big[i] = (char)(i * 7);
 }
 
-// region rendezvous
 static int rendezvous(struct pair *p)
 {
 	const struct tag_counts *n = &p->b.channel.counts;
@@ -316,9 +305,7 @@ static int rendezvous(struct pair *p)
 	report_fact("A's send is done: the FIN has come");
 	return memcmp(p->big, p->room, BIG) ? -EBADMSG : 0;
 }
-// endregion rendezvous
 
-// region probe-cancel
 static int probe_and_cancel(struct pair *p)
 {
 	struct tag_message message;
@@ -351,9 +338,7 @@ static int probe_and_cancel(struct pair *p)
 	show_queues(&p->b.channel);
 	return 0;
 }
-// endregion probe-cancel
 
-// region wide-mask
 /* B 想要“种类 2 的第 5 个流”，mask 却只看低字节：种类 1 的消息也配得上。*/
 static int wide_mask(struct pair *p)
 {
@@ -379,9 +364,7 @@ static int wide_mask(struct pair *p)
 		     (unsigned long long)MASK_STREAM);
 	return -EBADMSG;
 }
-// endregion wide-mask
 
-// region wrong-tag
 static int wrong_tag(struct pair *p)
 {
 	int rc = listen_for(p, &p->received, p->text, sizeof(p->text),
@@ -393,9 +376,7 @@ static int wrong_tag(struct pair *p)
 	/* 没有什么失败，只是永远配不上：唯有期限与两个队列能说明问题。*/
 	return rc ? rc : tag_wait(&p->b.channel, &p->received, SHORT_MS);
 }
-// endregion wrong-tag
 
-// region too-small
 static int too_small(struct pair *p)
 {
 	char *text = strcpy(p->text, "untouched");
@@ -416,9 +397,7 @@ static int too_small(struct pair *p)
 		     (unsigned long long)p->received.length);
 	return rc;
 }
-// endregion too-small
 
-// region no-receive
 /* 没有人收：先堆满 heap 的份额，再占满整个环，最后 A 的 credit 用完，发不出去。*/
 static int no_receive(struct pair *p)
 {
@@ -445,9 +424,7 @@ static int no_receive(struct pair *p)
 		    b->n_in_ring);
 	return tag_wait(&p->a.channel, send, SHORT_MS);
 }
-// endregion no-receive
 
-// region early-reuse
 /* rendezvous 的 send 没有完成之前，数据还在原处：改了它，对方读到的就是改过的。*/
 static int early_reuse(struct pair *p)
 {
@@ -474,9 +451,7 @@ static int early_reuse(struct pair *p)
 		     (unsigned long long)p->received.length, p->room[0]);
 	return -EBADMSG;
 }
-// endregion early-reuse
 
-// region no-rd-atomic
 static int no_rd_atomic(struct pair *p)
 {
 	int rc = tag_recv(&p->b.channel, &p->received, p->room, BIG,
@@ -488,7 +463,6 @@ static int no_rd_atomic(struct pair *p)
 			      TAG_OF(9, 1));
 	return rc ? rc : tag_wait(&p->b.channel, &p->received, SHORT_MS);
 }
-// endregion no-rd-atomic
 
 static int break_it(struct pair *p)
 {

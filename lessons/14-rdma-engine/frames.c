@@ -85,7 +85,6 @@ static void value_text(char *out, size_t size, const msgpack_object *o)
 	}
 }
 
-// region dissect
 /* 打印 @at 处的那个值，容器则连同里面的；返回它后面的位置，0：不是 MessagePack。*/
 static size_t show_value(const char *frame, size_t at, size_t end)
 {
@@ -114,7 +113,6 @@ static size_t show_value(const char *frame, size_t at, size_t end)
 		at = show_value(frame, at, end);
 	return at;
 }
-// endregion dissect
 
 static const char *frame_of(const struct engine_stream *s, size_t *size)
 {
@@ -122,7 +120,6 @@ static const char *frame_of(const struct engine_stream *s, size_t *size)
 	return s->out.data + s->out.start;
 }
 
-// region as-array
 /* 同一个 StartRead 的数组形式：没有名字，全凭次序。原版的 engine 就这样作答。*/
 static int encode_as_array(const struct engine_start_read *r,
 			   struct engine_stream *s)
@@ -145,7 +142,6 @@ static int encode_as_array(const struct engine_start_read *r,
 	msgpack_pack_nil(&pk); /* auth_token：没有给，也要占住它的位置 */
 	return engine_stream_end(s);
 }
-// endregion as-array
 
 /* @frame 解出来的与 @message 一样吗？借 JSON 来比：名字与值都在里面。*/
 static bool decodes_to(const char *frame, size_t size,
@@ -286,7 +282,6 @@ static int forget_prefix(int from, int to, const char *frame, size_t size)
 }
 // endregion forget-prefix
 
-// region split
 /* 字节怎样到达，写的人说了不算：同一条消息，切成四段，再两条连成一段。*/
 static int split(struct engine_stream *in, int to, const char *frame,
 		 size_t size)
@@ -310,7 +305,6 @@ static int split(struct engine_stream *in, int to, const char *frame,
 	}
 	return rc;
 }
-// endregion split
 
 int split_the_stream(struct walk *w)
 {

@@ -311,12 +311,10 @@ static int and_then_ping(struct walk *w, int rc)
 	return rc ? rc : ping(w, 1, 0, pong);
 }
 
-// region split-prefix
 static int split_prefix(struct walk *w, char said[SAID_SIZE])
 {
 	return ping(w, 1, PAUSE_MS, said);
 }
-// endregion split-prefix
 
 static int not_messagepack(struct walk *w, char said[SAID_SIZE])
 {
@@ -334,7 +332,6 @@ static int length_zero(struct walk *w, char said[SAID_SIZE])
 					  said));
 }
 
-// region one-mebibyte
 static int one_mebibyte(struct walk *w, char said[SAID_SIZE])
 {
 	const size_t guess = 1u << 17; /* 长度字段已是 4 个字节 */
@@ -366,9 +363,7 @@ static int one_byte_more(struct walk *w, char said[SAID_SIZE])
 	return rc ? rc
 		  : engine_connect(&w->c, w->socket, deadline_in_ms(WAIT_MS));
 }
-// endregion one-mebibyte
 
-// region terminated
 static int terminated(struct walk *w, char said[SAID_SIZE])
 {
 	int rc;
@@ -379,9 +374,7 @@ static int terminated(struct walk *w, char said[SAID_SIZE])
 		 access(w->socket, F_OK) ? "gone" : "still there");
 	return rc || !access(w->socket, F_OK) ? -EBADMSG : 0;
 }
-// endregion terminated
 
-// region trials
 static const struct trial trials[] = {
 	{ "a length in two pieces, 150 ms apart", split_prefix },
 	{ "length 0", length_zero },
@@ -399,7 +392,6 @@ static const struct trial trials[] = {
 	{ "CompleteRead after the time-out", too_late },
 	{ "SIGTERM", terminated },
 };
-// endregion trials
 
 int ask_what_broke_it(struct walk *w)
 {

@@ -35,7 +35,6 @@ static bool breaks_one_of(const struct walk *w, const char *const *names)
 	return false;
 }
 
-// region steps
 static int play(struct walk *w)
 {
 	static const char *const by_hand[] = { "any-wr-id", "wrong-rkey",
@@ -61,7 +60,6 @@ static int play(struct walk *w)
 	rc = play_a_session(w);
 	return rc ? rc : ask_what_broke_it(w);
 }
-// endregion steps
 
 int main(int argc, char *argv[])
 {

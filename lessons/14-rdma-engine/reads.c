@@ -93,7 +93,6 @@ static int connect_to_node(struct by_hand *h)
 }
 // endregion connect
 
-// region callbacks
 static void on_arrived(struct remote_read *remote, uint64_t from, uint64_t upto)
 {
 	struct reading *r = (struct reading *)remote;
@@ -112,7 +111,6 @@ static void on_done(struct remote_read *remote, int status)
 	r->status = status;
 	r->h->left--;
 }
-// endregion callbacks
 
 /* 给 needle @id 一块注册过的内存，并填好它的读取。*/
 static int prepare(struct by_hand *h, uint64_t id, struct reading *r)
@@ -158,7 +156,6 @@ static int open_reader(struct by_hand *h)
 	return rc;
 }
 
-// region await-reads
 /* CQ 有 completion 才醒来：睡在 completion channel 的 fd 上，与第 5 课的 --events 同。*/
 static int read_all(struct by_hand *h)
 {
@@ -179,7 +176,6 @@ static int read_all(struct by_hand *h)
 			     NEEDLES, WAIT_MS);
 	return rc;
 }
-// endregion await-reads
 
 static int check_bytes(const struct by_hand *h)
 {
@@ -198,7 +194,6 @@ static int check_bytes(const struct by_hand *h)
 	return 0;
 }
 
-// region node-stopped
 /*
  * 谁在干活？把节点的进程整个停住（SIGSTOP：一条用户态指令也执行不了），READ 照样成功：
  * 应答的是网卡，在 rxe 上就是内核。它的 CPU、它的 CQ、它的程序都没有参与。
@@ -219,11 +214,9 @@ static int read_from_a_stopped_node(struct by_hand *h)
 	kill(h->w->node, SIGCONT);
 	return rc;
 }
-// endregion node-stopped
 
 /* ---- --break --------------------------------------------------------------- */
 
-// region any-wr-id
 static int next_wc(struct by_hand *h, struct ibv_wc *wc)
 {
 	const int64_t deadline = deadline_in_ms(WAIT_MS);
@@ -323,9 +316,7 @@ static int take_any_completion(struct by_hand *h)
 		     LONG_NEEDLE);
 	return -EBADMSG;
 }
-// endregion any-wr-id
 
-// region wrong-rkey
 static int read_with_wrong_key(struct by_hand *h)
 {
 	int rc;
@@ -343,9 +334,7 @@ static int read_with_wrong_key(struct by_hand *h)
 					      : "done");
 	return rc ? rc : bad("the key was taken");
 }
-// endregion wrong-rkey
 
-// region dead-node
 /*
  * 节点被 kill -9：TCP 那条由内核替它关掉，一读就知道；QP 这条什么也不知道，直到有 READ
  * 上路、重传用尽。没有 READ 在途的话，它会永远自称 RTS。
@@ -377,7 +366,6 @@ static int read_from_a_dead_node(struct by_hand *h)
 	remote_reader_abort(&h->reader);
 	return rc ? rc : bad("a dead node was read from");
 }
-// endregion dead-node
 
 static int write_to_node(struct by_hand *h)
 {
@@ -394,7 +382,6 @@ static int write_to_node(struct by_hand *h)
 				    POLL_TIMEOUT_MS);
 }
 
-// region map-shared
 /* 同一个文件，同样只读，同样只要 REMOTE_READ：区别只在 MAP_PRIVATE 与 MAP_SHARED。*/
 static int register_file(struct by_hand *h, int fd, int how, const char *name)
 {
@@ -437,7 +424,6 @@ static int map_shared(struct by_hand *h)
 	close(fd);
 	return rc ? rc : bad("this kernel registers it");
 }
-// endregion map-shared
 
 /* ---- 从头到尾 --------------------------------------------------------------- */
 

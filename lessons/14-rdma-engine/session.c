@@ -51,7 +51,6 @@ static int say_hello(struct walk *w)
 	return ask(w, &ping, ENGINE_PONG, &answer);
 }
 
-// region start-read
 static int start_read(struct walk *w, struct engine_start_read_response *r,
 		      char id[ENGINE_ID_SIZE])
 {
@@ -69,9 +68,7 @@ static int start_read(struct walk *w, struct engine_start_read_response *r,
 		return -EPROTO;
 	return r->transfer_size == strlen(TEXT) ? 0 : bad("a wrong size");
 }
-// endregion start-read
 
-// region use-address
 /*
  * local_addr 在 engine 的地址空间里。别直接解引用它（SIGSEGV）：让内核去读，它只会说
  * EFAULT。write(2) 从这个地址取数据，写进一个 pipe。万一这个进程碰巧在那里也映射了
@@ -95,9 +92,7 @@ static int use_the_address(const struct engine_start_read_response *r)
 	close(fds[1]);
 	return strcmp(bytes, TEXT) ? 0 : bad("the needle is there");
 }
-// endregion use-address
 
-// region map-buffer
 static int map_buffer(struct walk *w, const char *id,
 		      struct engine_mapping *mapping)
 {
@@ -126,9 +121,7 @@ static int map_buffer(struct walk *w, const char *id,
 	return memcmp(mapping->data, TEXT, strlen(TEXT)) ? bad("other bytes")
 							 : 0;
 }
-// endregion map-buffer
 
-// region complete
 static int complete(struct walk *w, const char *id,
 		    const struct engine_mapping *mapping)
 {
@@ -154,7 +147,6 @@ static int complete(struct walk *w, const char *id,
 	rc = ask(w, &request, ENGINE_COMPLETE_READ_RESPONSE, &answer);
 	return rc == -EREMOTEIO ? 0 : bad("it completed twice");
 }
-// endregion complete
 
 int play_a_session(struct walk *w)
 {
@@ -179,7 +171,6 @@ int play_a_session(struct walk *w)
 
 /* ---- --break --------------------------------------------------------------- */
 
-// region net-order
 /* 第 4 课里的整数都是 big-endian，于是长度也写成了那样。*/
 int length_in_network_order(struct walk *w)
 {
@@ -215,7 +206,6 @@ int length_in_network_order(struct walk *w)
 		     "the engine read the length as %u", le32toh(length));
 	return -EREMOTEIO;
 }
-// endregion net-order
 
 /* StartRead 与 CompleteRead，不看字节：只问“现在读得到吗”。*/
 static int try_to_read(struct walk *w)
@@ -244,7 +234,6 @@ static int try_to_read(struct walk *w)
 			  WAIT_MS);
 }
 
-// region kill-node
 int kill_the_node(struct walk *w)
 {
 	int refused;
@@ -274,4 +263,3 @@ int kill_the_node(struct walk *w)
 	show_said(w, "engine");
 	return rc ? rc : refused;
 }
-// endregion kill-node
