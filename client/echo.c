@@ -12,175 +12,44 @@
 #include "base/report.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_PORT	    13337
-#define DEFAULT_INFO_S	    5
-#define DEFAULT_MESSAGE	    "hello, world"
-#define DEFAULT_BENCH_SIZE  8
-#define DEFAULT_BENCH_COUNT 10000
-#define MAX_COUNT	    100000000
-#define PATTERN_SEED	    0x75637865
-#define SHORT_OPTIONS	    ":p:m:s:n:bBc:l:i:t:qjh"
+#define MAX_COUNT    100000000
+#define PATTERN_SEED 0x75637865
 
 /* ---- 命令行 ------------------------------------------------------------- */
 
-static void print_help(const char *program)
-{
-	printf("usage: %s server [options]\n"
-	       "       %s client <server_ip> [options]\n"
-	       "\n"
-	       "  -p, --port P       port of the server (default: %d)\n"
-	       "  -B, --busy         poll, do not sleep\n"
-	       "  -l, --limit B      largest object taken (default: %u)\n"
-	       "  -i, --info-timeout SECS\n"
-	       "                     limit of the peer info exchange (default: "
-	       "%d);\n"
-	       "                     a socket has none\n"
-	       "  -t, --timeout SECS limit of every other wait (default: 300 "
-	       "for a\n"
-	       "                     client's next object, 10 for all others)\n"
-	       "  -q, --quiet        print only the result and failures\n"
-	       "  -j, --json         print the result as one JSON object\n"
-	       "  -h, --help         print this and exit\n"
-	       "the client:\n"
-	       "  -m, --message TEXT send this (default: \"%s\")\n"
-	       "  -s, --size B       send a pattern of B bytes, 0 ... %u\n"
-	       "  -n, --count N      send so many objects (default: 1)\n"
-	       "  -b, --bench        measure -n round trips (default: %d) of "
-	       "one\n"
-	       "                     message of -s bytes (default: %d) each "
-	       "way\n"
-	       "the server goes on until SIGINT or SIGTERM, or:\n"
-	       "  -c, --clients N    end after N clients\n"
-	       "\n"
-	       "Exit code: 0 done, 1 failed (with --clients: one of them), 2 "
-	       "wrong usage.\n",
-	       program, program, DEFAULT_PORT, ECHO_MAX_SIZE, DEFAULT_INFO_S,
-	       DEFAULT_MESSAGE, ECHO_MAX_SIZE, DEFAULT_BENCH_COUNT,
-	       DEFAULT_BENCH_SIZE);
-}
-
-static int bad_usage(const char *program, const char *what, const char *value)
-{
-	char next[128];
-
-	snprintf(next, sizeof(next),
-		 "usage: %s server | client <server_ip> [options]; see --help",
-		 program);
-	return wrong_usage(next, what, value);
-}
-
-static int parse_numeric(struct echo_options *opt, int c)
-{
-	static const struct {
-		int c;
-		uint64_t low, high;
-		const char *what;
-	} ranges[] = {
-		{ 'p', 1, 65535, "--port is not 1 ... 65535" },
-		{ 's', 0, ECHO_MAX_SIZE, "--size is not 0 ... 1073741824" },
-		{ 'n', 1, MAX_COUNT, "--count is not 1 ... 100000000" },
-		{ 'c', 1, MAX_COUNT, "--clients is not 1 ... 100000000" },
-		{ 'l', 0, ECHO_MAX_SIZE, "--limit is not 0 ... 1073741824" },
-		{ 'i', 1, 3600, "--info-timeout is not 1 ... 3600 seconds" },
-		{ 't', 1, 86400, "--timeout is not 1 ... 86400 seconds" },
-	};
-	uint64_t n;
-	size_t i = 0;
-
-	while (ranges[i].c != c)
-		i++;
-	if (!parse_number(optarg, ranges[i].low, ranges[i].high, &n))
-		return bad_usage(opt->program, ranges[i].what, optarg);
-	if (c == 'p')
-		opt->port = (uint16_t)n;
-	else if (c == 's')
-		opt->size = n;
-	else if (c == 'n')
-		opt->count = n;
-	else if (c == 'c')
-		opt->clients = n;
-	else if (c == 'l')
-		opt->limit = n;
-	else if (c == 'i')
-		opt->info_ms = (int)n * 1000;
-	else
-		opt->timeout_ms = (int)n * 1000;
-	return -1;
-}
-
-static int parse_option(struct echo_options *opt, int c)
-{
-	switch (c) {
-	case 'm':
-		opt->message = optarg;
-		return -1;
-	case 'b':
-		opt->bench = true;
-		return -1;
-	case 'B':
-		opt->busy = true;
-		return -1;
-	case 'j':
-		opt->json = true;
-		/* fall through */
-	case 'q':
-		report_set_level(REPORT_QUIET);
-		return -1;
-	case 'h':
-		print_help(opt->program);
-		return 0;
-	}
-	return parse_numeric(opt, c);
-}
-
-static int parse_positional(struct echo_options *opt, int argc, char *argv[])
-{
-	bool client = argc > 0 && !strcmp(argv[0], "client");
-
-	if (argc < 1)
-		return bad_usage(opt->program, "the role is missing", NULL);
-	if (!client && strcmp(argv[0], "server"))
-		return bad_usage(opt->program,
-				 "the role is not server or client", argv[0]);
-	if (client && (argc < 2 || !*argv[1]))
-		return bad_usage(opt->program, "the server is missing", NULL);
-	if (argc > (client ? 2 : 1))
-		return bad_usage(opt->program, "too many arguments",
-				 argv[client ? 2 : 1]);
-	opt->server = !client;
-	opt->address = client ? argv[1] : NULL;
-	return -1;
-}
+#define HEAD                             \
+	"usage: %1$s server [options]\n" \
+	"       %1$s client <server_ip> [options]\n\n"
+#define NEXT "usage: %s server | client <server_ip> [options]; see --help"
 
 /* 选项之间的关系最后检查：它们可以以任何次序出现。*/
-static int settle(struct echo_options *opt)
+static int settle(struct echo_options *opt, const char *next)
 {
 	bool sized = opt->size != UINT64_MAX;
 
+	opt->server = !opt->address;
 	if (opt->server && (opt->message || sized || opt->count || opt->bench))
-		return bad_usage(opt->program,
-				 "--message, --size, --count and --bench are "
-				 "the client's",
-				 NULL);
+		return wrong_usage(next,
+				   "--message, --size, --count and --bench are "
+				   "the client's",
+				   NULL);
 	if (!opt->server && opt->clients)
-		return bad_usage(opt->program, "--clients is the server's",
-				 NULL);
+		return wrong_usage(next, "--clients is the server's", NULL);
 	if (opt->message && (sized || opt->bench))
-		return bad_usage(opt->program,
-				 "--message does not go with --size or --bench",
-				 NULL);
+		return wrong_usage(
+			next, "--message does not go with --size or --bench",
+			NULL);
 	if (!opt->count)
-		opt->count = opt->bench ? DEFAULT_BENCH_COUNT : 1;
+		opt->count = opt->bench ? 10000 : 1;
 	if (!sized && opt->bench)
-		opt->size = DEFAULT_BENCH_SIZE;
+		opt->size = 8;
 	if (!sized && !opt->bench) {
 		if (!opt->message)
-			opt->message = DEFAULT_MESSAGE;
+			opt->message = "hello, world";
 		opt->size = strlen(opt->message);
 	}
 	return -1;
@@ -189,46 +58,57 @@ static int settle(struct echo_options *opt)
 int echo_parse(struct echo_options *opt, const char *program, int argc,
 	       char *argv[])
 {
-	static const struct option longs[] = {
-		{ "port", required_argument, NULL, 'p' },
-		{ "message", required_argument, NULL, 'm' },
-		{ "size", required_argument, NULL, 's' },
-		{ "count", required_argument, NULL, 'n' },
-		{ "bench", no_argument, NULL, 'b' },
-		{ "busy", no_argument, NULL, 'B' },
-		{ "clients", required_argument, NULL, 'c' },
-		{ "limit", required_argument, NULL, 'l' },
-		{ "info-timeout", required_argument, NULL, 'i' },
-		{ "timeout", required_argument, NULL, 't' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	char next[128], head[128];
+	const struct option_row rows[] = {
+		{ 'p', "port", "P", "port of the server (default: @)",
+		  NUMBER(opt->port, 13337, 1, UINT16_MAX) },
+		{ 'B', "busy", NULL, "poll, do not sleep", FLAG(opt->busy) },
+		{ 'l', "limit", "B", "largest object taken (default: @)",
+		  NUMBER(opt->limit, ECHO_MAX_SIZE, 0, ECHO_MAX_SIZE) },
+		{ 'i', "info-timeout", "SECS",
+		  "\nlimit of the peer info exchange (default: @);\na socket "
+		  "has none",
+		  SECONDS(opt->info_ms, 5, 1, 3600) },
+		{ 't', "timeout", "SECS",
+		  "limit of every other wait (default: 300 for a\nclient's "
+		  "next object, 10 for all others)",
+		  SECONDS(opt->timeout_ms, 0, 1, 86400) },
+		{ QUIET("print only the result and failures") },
+		{ JSON(opt->json) },
+		{ HELP },
+		{ .help = "the client:" },
+		{ 'm', "message", "TEXT",
+		  "send this (default: \"hello, world\")", TEXT(opt->message) },
+		{ 's', "size", "B", "send a pattern of B bytes, 0 ... #",
+		  NUMBER(opt->size, UINT64_MAX, 0, ECHO_MAX_SIZE) },
+		{ 'n', "count", "N", "send so many objects (default: 1)",
+		  NUMBER(opt->count, 0, 1, MAX_COUNT) },
+		{ 'b', "bench", NULL,
+		  "measure -n round trips (default: 10000) of one\nmessage of "
+		  "-s bytes (default: 8) each way",
+		  FLAG(opt->bench) },
+		{ .help = "the server goes on until SIGINT or SIGTERM, or:" },
+		{ 'c', "clients", "N", "end after N clients",
+		  NUMBER(opt->clients, 0, 1, MAX_COUNT) },
+		{ 0 },
 	};
-	char value[64];
-	int c, rc;
+	const struct command_line line = {
+		.next = next,
+		.head = head,
+		.rows = rows,
+		.column = 21,
+		.tail = "\nExit code: 0 done, 1 failed (with --clients: one of "
+			"them), 2 wrong usage.\n",
+	};
+	int rc;
 
-	*opt = (struct echo_options){
-		.program = program,
-		.port = DEFAULT_PORT,
-		.size = UINT64_MAX, /* 没有给 */
-		.limit = ECHO_MAX_SIZE,
-		.info_ms = DEFAULT_INFO_S * 1000,
-	};
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, SHORT_OPTIONS, longs, NULL)) !=
-	       -1) {
-		if (c == ':' || c == '?')
-			return bad_usage(program,
-					 wrong_option(c, argv, SHORT_OPTIONS,
-						      value, sizeof(value)),
-					 value);
-		rc = parse_option(opt, c);
-		if (rc >= 0)
-			return rc;
-	}
-	rc = parse_positional(opt, argc - optind, argv + optind);
-	return rc < 0 ? settle(opt) : rc;
+	snprintf(next, sizeof(next), NEXT, program);
+	snprintf(head, sizeof(head), HEAD, program);
+	*opt = (struct echo_options){ 0 };
+	rc = take_options(&line, &argc, &argv);
+	if (rc < 0)
+		rc = take_role(next, argc, argv, &opt->address);
+	return rc < 0 ? settle(opt, next) : rc;
 }
 
 int echo_timeout(const struct echo_options *opt, int default_ms)

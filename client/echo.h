@@ -19,7 +19,6 @@
 #define ECHO_MAX_CLIENTS 1000 /* at once; each takes file descriptors */
 
 struct echo_options {
-	const char *program; /* "ucx_echo" */
 	bool server;
 	const char *address; /* client: of the server */
 	uint16_t port;

@@ -70,13 +70,12 @@ int engine_bench_ping(const struct engine_client_options *opt)
 
 	if (rc)
 		return rc;
-	rc = engine_connect(&c, opt->socket,
-			    deadline_in_ms(engine_wait_ms(opt)));
+	rc = engine_connect(&c, opt->socket, deadline_in_ms(opt->wait_ms));
 	if (!rc) /* 预热 */
-		rc = ping_once(&c, engine_wait_ms(opt), &request, &answer);
+		rc = ping_once(&c, opt->wait_ms, &request, &answer);
 	laps_start(&laps);
 	for (uint64_t i = 0; i < iters && !rc; i++) {
-		rc = ping_once(&c, engine_wait_ms(opt), &request, &answer);
+		rc = ping_once(&c, opt->wait_ms, &request, &answer);
 		laps_next(&laps);
 	}
 	if (!rc)
@@ -113,7 +112,7 @@ struct bench {
 
 static int64_t deadline_of(const struct bench *b)
 {
-	return deadline_in_ms(engine_wait_ms(b->opt));
+	return deadline_in_ms(b->opt->wait_ms);
 }
 
 static void begin_read(struct bench *b, struct lane *lane)

@@ -35,8 +35,7 @@ struct reading {
 static int connect_to_engine(const struct engine_client_options *opt,
 			     struct engine_connection *c)
 {
-	return engine_connect(c, opt->socket,
-			      deadline_in_ms(engine_wait_ms(opt)));
+	return engine_connect(c, opt->socket, deadline_in_ms(opt->wait_ms));
 }
 
 /* ---- ping --------------------------------------------------------------- */
@@ -51,7 +50,7 @@ static int ping_once(const struct engine_client_options *opt,
 	};
 	int64_t began = now_ns();
 	struct engine_message m;
-	int rc = engine_call(c, &request, ENGINE_PONG, &m, engine_wait_ms(opt));
+	int rc = engine_call(c, &request, ENGINE_PONG, &m, opt->wait_ms);
 
 	if (rc)
 		return rc;
@@ -91,7 +90,7 @@ static int ask_caps(const struct engine_client_options *opt,
 	};
 
 	return engine_call(c, &request, ENGINE_GET_CAPABILITIES_RESPONSE, m,
-			   engine_wait_ms(opt));
+			   opt->wait_ms);
 }
 
 static bool is_in(const struct engine_texts *list, const char *name)
@@ -187,7 +186,7 @@ static int start_read(struct reading *r,
 	r->c.progress = show_progress;
 	r->c.context = r;
 	rc = engine_call(&r->c, &m, ENGINE_START_READ_RESPONSE, &answer,
-			 engine_wait_ms(r->opt));
+			 r->opt->wait_ms);
 	if (r->shown)
 		fputs("\r\033[K", stderr);
 	if (rc)
@@ -275,7 +274,7 @@ static int complete_read(struct reading *r, int status)
 	struct engine_message answer;
 	char text[256];
 	int rc = engine_call(&r->c, &m, ENGINE_COMPLETE_READ_RESPONSE, &answer,
-			     engine_wait_ms(r->opt));
+			     r->opt->wait_ms);
 
 	if (rc || status || answer.completed.success)
 		return status ? status : rc;
@@ -325,7 +324,7 @@ static int read_and_use(struct reading *r,
 	}
 	rc = start_read(r, request);
 	if (!rc)
-		rc = engine_map(&r->c, r->id, &mapping, engine_wait_ms(r->opt));
+		rc = engine_map(&r->c, r->id, &mapping, r->opt->wait_ms);
 	/* 到此失败的，session 随连接一起结束，不必再说一遍 CompleteRead。*/
 	if (rc)
 		return rc;

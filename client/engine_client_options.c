@@ -7,155 +7,72 @@
 #include "base/arguments.h"
 #include "base/report.h"
 
-#include <getopt.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#define SHORT_OPTIONS ":s:a:o:O:S:T:t:n:f:mpqjh"
 
 static const struct verb {
 	const char *name;
 	enum engine_command command;
 	bool reads;
 	int operands;
-	const char *options; /* besides s, t, j, q, h */
+	const char *options;
 } verbs[] = {
-	{ "ping", ENGINE_DO_PING, false, 0, "n" },
-	{ "caps", ENGINE_DO_CAPS, false, 0, "" },
-	{ "read", ENGINE_DO_READ, true, 3, "aoOSTp" },
-	{ "bench ping", ENGINE_DO_BENCH, false, 0, "n" },
-	{ "bench read", ENGINE_DO_BENCH, true, 3, "aOSTnfm" },
+	{ "ping", ENGINE_DO_PING, false, 0, "stjqn" },
+	{ "caps", ENGINE_DO_CAPS, false, 0, "stjq" },
+	{ "read", ENGINE_DO_READ, true, 3, "stjqaoOSTp" },
+	{ "bench ping", ENGINE_DO_BENCH, false, 0, "stjqn" },
+	{ "bench read", ENGINE_DO_BENCH, true, 3, "stjqaOSTnfm" },
 };
 
-static void print_help(void)
-{
-	printf("usage: engine_client ping|caps --socket PATH [options]\n"
-	       "       engine_client read --socket PATH [options] VOLUME "
-	       "NEEDLE COOKIE\n"
-	       "       engine_client bench ping --socket PATH [options]\n"
-	       "       engine_client bench read --socket PATH [options] "
-	       "VOLUME NEEDLE COOKIE\n"
-	       "\n"
-	       "  ping     is the engine there?\n"
-	       "  caps     what it is and can do\n"
-	       "  read     a needle, or a range of it, to standard output or "
-	       "a file, if\n"
-	       "           its CRC-32C is right\n"
-	       "  bench    round trips of Ping, or reads per second\n"
-	       "\n"
-	       "  -s, --socket PATH    the engine's\n"
-	       "  -a, --auth-token-file F  read: the token to show\n"
-	       "  -O, --offset B       read: begin there (default: 0)\n"
-	       "  -S, --size B         read: so many bytes (default: to the "
-	       "end)\n"
-	       "  -o, --output FILE    read: write to this file\n"
-	       "  -T, --session-timeout SECS  read: (default: the engine's)\n"
-	       "  -p, --progress       read: lines of progress on standard "
-	       "error; a\n"
-	       "                       terminal shows it anyway\n"
-	       "  -n, --iters N        ping (1), bench (1000)\n"
-	       "  -f, --in-flight N    bench read: at once, 1 ... %d (16)\n"
-	       "  -m, --map            bench read: map every read, check its "
-	       "CRC-32C\n"
-	       "  -t, --timeout SECS   limit of every wait (30)\n"
-	       "  -q, --quiet          print only results and failures\n"
-	       "  -j, --json           print the result as one JSON object\n"
-	       "  -h, --help           print this and exit\n"
-	       "\n"
-	       "Exit code: 0 done, 1 failed, 2 wrong usage.\n",
-	       ENGINE_IN_FLIGHT_MOST);
-}
-
-static int bad_usage(const char *what, const char *value)
-{
-	return wrong_usage(
-		"usage: engine_client ping|caps|read|bench --socket PATH "
-		"...; see --help",
-		what, value);
-}
-
-#define AT(member) offsetof(struct engine_client_options, member)
-
-/* 带数字的选项，以及按次序的三个位置参数。*/
-static const struct number_option numbers[] = {
-	{ 'O', AT(offset), 0, UINT64_MAX, "--offset is not 0 ... 2^64 - 1" },
-	{ 'S', AT(size), 0, UINT64_MAX, "--size is not 0 ... 2^64 - 1" },
-	{ 'T', AT(session_secs), 0, UINT64_MAX,
-	  "--session-timeout is not 0 ... 2^64 - 1" },
-	{ 't', AT(timeout_secs), 1, 86400, "--timeout is not 1 ... 86400" },
-	{ 'n', AT(iters), 1, 100000000, "--iters is not 1 ... 100000000" },
-	{ 'f', AT(in_flight), 1, ENGINE_IN_FLIGHT_MOST,
-	  "--in-flight is not 1 ... 1024" },
-};
-
-static const struct number_option operands[] = {
-	{ 0, AT(volume), 0, UINT32_MAX, "VOLUME is not 0 ... 2^32 - 1" },
-	{ 0, AT(needle), 0, UINT64_MAX, "NEEDLE is not 0 ... 2^64 - 1" },
-	{ 0, AT(cookie), 0, UINT32_MAX, "COOKIE is not 0 ... 2^32 - 1" },
-};
-
-static int parse_option(struct engine_client_options *opt,
-			const struct verb *verb, int c)
-{
-	const struct number_option *number =
-		find_number(numbers, sizeof(numbers) / sizeof(numbers[0]), c);
-	const char flag[] = { '-', (char)c, '\0' };
-
-	if (!strchr("stjqh", c) && !strchr(verb->options, c))
-		return bad_usage("this command does not take the option", flag);
-	if (number)
-		return take_number(opt, number, optarg)
-			       ? -1
-			       : bad_usage(number->wrong, optarg);
-	switch (c) {
-	case 's':
-		opt->socket = optarg;
-		break;
-	case 'a':
-		opt->token_file = optarg;
-		break;
-	case 'o':
-		opt->output = optarg;
-		break;
-	case 'm':
-		opt->map = true;
-		break;
-	case 'p':
-		opt->progress = true;
-		break;
-	case 'j':
-		opt->json = true;
-		/* fall through */
-	case 'q':
-		opt->quiet = true;
-		report_set_level(REPORT_QUIET);
-		break;
-	case 'h':
-		print_help();
-		return 0;
-	}
-	return -1;
-}
+static const char usage[] = "usage: engine_client ping|caps|read|bench "
+			    "--socket PATH ...; see --help";
+static const char head[] =
+	"usage: engine_client ping|caps --socket PATH [options]\n"
+	"       engine_client read --socket PATH [options] VOLUME NEEDLE "
+	"COOKIE\n"
+	"       engine_client bench ping --socket PATH [options]\n"
+	"       engine_client bench read --socket PATH [options] VOLUME NEEDLE "
+	"COOKIE\n"
+	"\n"
+	"  ping     is the engine there?\n"
+	"  caps     what it is and can do\n"
+	"  read     a needle, or a range of it, to standard output or a file, "
+	"if\n"
+	"           its CRC-32C is right\n"
+	"  bench    round trips of Ping, or reads per second\n"
+	"\n";
 
 static int settle(struct engine_client_options *opt, const struct verb *verb,
 		  int argc, char *argv[])
 {
-	if (argc != verb->operands)
-		return bad_usage(argc < verb->operands
-					 ? "VOLUME, NEEDLE or COOKIE is missing"
-					 : "too many arguments",
-				 argc < verb->operands ? NULL
-						       : argv[verb->operands]);
-	for (int i = 0; i < argc; i++)
-		if (!take_number(opt, &operands[i], argv[i]))
-			return bad_usage(operands[i].wrong, argv[i]);
+	const struct option_row operands[] = {
+		{ .name = "VOLUME",
+		  NUMBER(opt->volume, 0, 0, UINT32_MAX),
+		  .range = "0 ... 2^32 - 1" },
+		{ .name = "NEEDLE", NUMBER(opt->needle, 0, 0, UINT64_MAX) },
+		{ .name = "COOKIE",
+		  NUMBER(opt->cookie, 0, 0, UINT32_MAX),
+		  .range = "0 ... 2^32 - 1" },
+		{ 0 },
+	};
+	int rc;
+
+	if (argc < verb->operands)
+		return wrong_usage(usage, "VOLUME, NEEDLE or COOKIE is missing",
+				   NULL);
+	if (argc > verb->operands)
+		return wrong_usage(usage, "too many arguments",
+				   argv[verb->operands]);
+	rc = take_operands(usage, operands, argc, argv);
+	if (rc >= 0)
+		return rc;
 	if (!opt->socket)
-		return bad_usage("--socket is missing", NULL);
+		return wrong_usage(usage, "--socket is missing", NULL);
 	if (opt->command == ENGINE_DO_READ && opt->json && !opt->output)
-		return bad_usage("--json needs --output: the bytes and the "
-				 "result cannot both go to standard output",
-				 NULL);
+		return wrong_usage(usage,
+				   "--json needs --output: the bytes and the "
+				   "result cannot both go to standard output",
+				   NULL);
 	return -1;
 }
 
@@ -181,51 +98,63 @@ static const struct verb *find_verb(int *argc, char **argv[])
 int engine_client_options_parse(struct engine_client_options *opt, int argc,
 				char *argv[])
 {
-	static const struct option longs[] = {
-		{ "socket", required_argument, NULL, 's' },
-		{ "auth-token-file", required_argument, NULL, 'a' },
-		{ "output", required_argument, NULL, 'o' },
-		{ "offset", required_argument, NULL, 'O' },
-		{ "size", required_argument, NULL, 'S' },
-		{ "session-timeout", required_argument, NULL, 'T' },
-		{ "timeout", required_argument, NULL, 't' },
-		{ "iters", required_argument, NULL, 'n' },
-		{ "in-flight", required_argument, NULL, 'f' },
-		{ "map", no_argument, NULL, 'm' },
-		{ "progress", no_argument, NULL, 'p' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	const struct option_row rows[] = {
+		{ 's', "socket", "PATH", "the engine's", TEXT(opt->socket) },
+		{ 'a', "auth-token-file", "F", "read: the token to show",
+		  TEXT(opt->token_file) },
+		{ 'O', "offset", "B", "read: begin there (default: @)",
+		  NUMBER(opt->offset, 0, 0, UINT64_MAX) },
+		{ 'S', "size", "B", "read: so many bytes (default: to the end)",
+		  NUMBER(opt->size, 0, 0, UINT64_MAX) },
+		{ 'o', "output", "FILE", "read: write to this file",
+		  TEXT(opt->output) },
+		{ 'T', "session-timeout", "SECS",
+		  "read: (default: the engine's)",
+		  NUMBER(opt->session_secs, 0, 0, UINT64_MAX) },
+		{ 'p', "progress", NULL,
+		  "read: lines of progress on standard error; a\nterminal "
+		  "shows it anyway",
+		  FLAG(opt->progress) },
+		{ 'n', "iters", "N", "ping (1), bench (1000)",
+		  NUMBER(opt->iters, 0, 1, 100000000) },
+		{ 'f', "in-flight", "N", "bench read: at once, 1 ... # (@)",
+		  NUMBER(opt->in_flight, 16, 1, ENGINE_IN_FLIGHT_MOST) },
+		{ 'm', "map", NULL,
+		  "bench read: map every read, check its CRC-32C",
+		  FLAG(opt->map) },
+		{ 't', "timeout", "SECS", "limit of every wait (@)",
+		  SECONDS(opt->wait_ms, 30, 1, 86400), .range = "1 ... 86400" },
+		{ QUIET("print only results and failures"),
+		  OPTION_TO(opt->quiet), .least = true },
+		{ JSON(opt->json) },
+		{ HELP },
+		{ 0 },
 	};
-	const struct verb *verb;
-	char value[64];
-	int c, rc;
+	struct command_line line = {
+		.next = usage,
+		.head = head,
+		.rows = rows,
+		.column = 23,
+		.letters = "",
+		.tail = "\nExit code: 0 done, 1 failed, 2 wrong usage.\n",
+	};
+	const bool help = argc > 1 && (!strcmp(argv[1], "-h") ||
+				       !strcmp(argv[1], "--help"));
+	const struct verb *verb = find_verb(&argc, &argv);
+	int rc;
 
-	*opt = (struct engine_client_options){ .in_flight = 16,
-					       .timeout_secs = 30 };
-	if (argc > 1 &&
-	    (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))) {
-		print_help();
-		return 0;
+	*opt = (struct engine_client_options){ 0 };
+	if (!verb && !help)
+		return wrong_usage(usage,
+				   "the command is not ping, caps, read, bench "
+				   "ping or bench read",
+				   argc > 1 ? argv[1] : NULL);
+	if (verb) {
+		opt->command = verb->command;
+		opt->bench_reads = verb->reads;
+		line.letters = verb->options;
 	}
-	verb = find_verb(&argc, &argv);
-	if (!verb)
-		return bad_usage("the command is not ping, caps, read, bench "
-				 "ping or bench read",
-				 argc > 1 ? argv[1] : NULL);
-	opt->command = verb->command;
-	opt->bench_reads = verb->reads;
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, SHORT_OPTIONS, longs, NULL)) !=
-	       -1) {
-		if (c == ':' || c == '?')
-			return bad_usage(wrong_option(c, argv, SHORT_OPTIONS,
-						      value, sizeof(value)),
-					 value);
-		rc = parse_option(opt, verb, c);
-		if (rc >= 0)
-			return rc;
-	}
-	return settle(opt, verb, argc - optind, argv + optind);
+	rc = take_options(&line, &argc, &argv);
+	opt->quiet |= opt->json;
+	return rc < 0 ? settle(opt, verb, argc, argv) : rc;
 }

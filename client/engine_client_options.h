@@ -28,7 +28,7 @@ struct engine_client_options {
 	uint64_t session_secs; /* 0: the engine's default */
 	uint64_t iters;	       /* 0: the command's default */
 	uint64_t in_flight;    /* bench: reads at once */
-	uint64_t timeout_secs; /* of each wait */
+	int wait_ms;	       /* each */
 	bool map;	       /* bench: map and check what was read */
 	bool json, quiet, progress;
 };
@@ -39,11 +39,5 @@ struct engine_client_options {
  */
 int engine_client_options_parse(struct engine_client_options *opt, int argc,
 				char *argv[]);
-
-/* --timeout */
-static inline int engine_wait_ms(const struct engine_client_options *opt)
-{
-	return (int)opt->timeout_secs * 1000;
-}
 
 #endif

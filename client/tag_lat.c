@@ -14,18 +14,14 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TAG_OF_PLAN    1
-#define TAG_OF_ROUND   2
-#define DEFAULT_SIZE   64
-#define DEFAULT_ROUNDS 1000
-#define MAX_ROUNDS     100000000
-#define ACCEPT_MS      300000
-#define SHORT_OPTIONS  ":s:n:e:t:qjh"
+#define TAG_OF_PLAN  1
+#define TAG_OF_ROUND 2
+#define MAX_ROUNDS   100000000
+#define ACCEPT_MS    300000
 
 struct tag_lat {
 	struct rdma_options opt;
@@ -41,133 +37,59 @@ struct side {
 	int sock, listener;
 };
 
-static void print_help(void)
+#define HEAD                                                    \
+	"usage: tag_lat server [options] " DEVICE_OPERANDS "\n" \
+	"       tag_lat client [options] <server_ip> " DEVICE_OPERANDS "\n\n"
+static const char usage[] =
+	"usage: tag_lat server | client <server_ip> " DEVICE_OPERANDS
+	"; see --help";
+
+static int parse_operands(struct rdma_options *opt, int argc, char *argv[])
 {
-	printf("usage: tag_lat server [options] [device_name] [port] "
-	       "[gid_index]\n"
-	       "       tag_lat client [options] <server_ip> [device_name] "
-	       "[port] [gid_index]\n"
-	       "\n"
-	       "  -s, --size B       bytes of each message, 0 ... %u (%d)\n"
-	       "  -n, --iters N      round trips (%d)\n"
-	       "  -e, --eager B      rendezvous above this size, the same on\n"
-	       "                     both sides (%d)\n"
-	       "  -t, --timeout SECS limit of every wait (default: 300 for a\n"
-	       "                     client to come, 10 for the exchange, 5 "
-	       "for\n"
-	       "                     a message)\n"
-	       "  -q, --quiet        print only the result and failures\n"
-	       "  -j, --json         print the result as one JSON object\n"
-	       "  -h, --help         print this and exit\n"
-	       "\n"
-	       "The client decides about --size and --iters.\n"
-	       "Exit code: 0 done, 1 failed, 2 wrong usage.\n",
-	       MAX_MSG_SIZE, DEFAULT_SIZE, DEFAULT_ROUNDS, TAG_EAGER_MAX);
-}
-
-static int bad_usage(const char *what, const char *value)
-{
-	return wrong_usage("usage: tag_lat server | client <server_ip> "
-			   "[device_name] [port] [gid_index]; see --help",
-			   what, value);
-}
-
-static int parse_option(struct tag_lat *lat, int c, char *argv[])
-{
-	char value[64];
-	const char *what = NULL;
-	uint64_t n = 0;
-
-	switch (c) {
-	case 's':
-		if (!parse_number(optarg, 0, MAX_MSG_SIZE, &n))
-			what = "--size is not 0 ... 1073741824";
-		lat->opt.config.msg_size = (uint32_t)n;
-		break;
-	case 'n':
-		if (!parse_number(optarg, 1, MAX_ROUNDS, &lat->opt.plan.iters))
-			what = "--iters is not 1 ... 100000000";
-		break;
-	case 'e':
-		if (!parse_number(optarg, 1, 1u << 20, &n))
-			what = "--eager is not 1 ... 1048576";
-		lat->limits.eager_max = (uint32_t)n;
-		break;
-	case 't':
-		if (!parse_number(optarg, 1, 86400, &n))
-			what = "--timeout is not 1 ... 86400 seconds";
-		lat->opt.timeout_ms = (int)n * 1000;
-		break;
-	case 'j':
-		lat->opt.json = true;
-		/* fall through */
-	case 'q':
-		report_set_level(REPORT_QUIET);
-		break;
-	case 'h':
-		print_help();
-		return 0;
-	default:
-		what = wrong_option(c, argv, SHORT_OPTIONS, value,
-				    sizeof(value));
-		return bad_usage(what, value);
-	}
-	return what ? bad_usage(what, optarg) : -1;
-}
-
-static int parse_positional(struct rdma_options *opt, int argc, char *argv[])
-{
-	const char *what, *value;
-
 	if (argc < 1)
-		return bad_usage("say server or client", NULL);
-	if (!strcmp(argv[0], "client")) {
-		opt->role = ROLE_CLIENT;
-		if (argc < 2 || !*argv[1])
-			return bad_usage("the server is missing", NULL);
-		what = not_a_server(argv[1]);
-		if (what)
-			return bad_usage(what, argv[1]);
-		opt->server = argv[1];
-		argc--;
-		argv++;
-	} else if (strcmp(argv[0], "server") != 0) {
-		return bad_usage("neither server nor client", argv[0]);
-	}
-	what = options_device(opt, argc - 1, argv + 1, &value);
-	return what ? bad_usage(what, value) : -1;
+		return wrong_usage(usage, "say server or client", NULL);
+	if (!strcmp(argv[0], "server"))
+		return options_device(opt, usage, argc - 1, argv + 1);
+	if (strcmp(argv[0], "client") != 0)
+		return wrong_usage(usage, "neither server nor client", argv[0]);
+	opt->role = ROLE_CLIENT;
+	return options_server(opt, usage, argc - 1, argv + 1);
 }
 
 static int parse(struct tag_lat *lat, int argc, char *argv[])
 {
-	static const struct option longs[] = {
-		{ "size", required_argument, NULL, 's' },
-		{ "iters", required_argument, NULL, 'n' },
-		{ "eager", required_argument, NULL, 'e' },
-		{ "timeout", required_argument, NULL, 't' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	struct rdma_options *opt = &lat->opt;
+	const struct option_row rows[] = {
+		{ 's', "size", "B", "bytes of each message, 0 ... # (@)",
+		  NUMBER(opt->config.msg_size, 64, 0, MAX_MSG_SIZE) },
+		{ 'n', "iters", "N", "round trips (@)",
+		  NUMBER(opt->plan.iters, 1000, 1, MAX_ROUNDS) },
+		{ 'e', "eager", "B",
+		  "rendezvous above this size, the same on\nboth sides (@)",
+		  NUMBER(lat->limits.eager_max, TAG_EAGER_MAX, 1, 1 << 20) },
+		{ 't', "timeout", "SECS",
+		  "limit of every wait (default: 300 for a\nclient to come, 10 "
+		  "for the exchange, 5 for\na message)",
+		  SECONDS(opt->timeout_ms, 0, 1, 86400) },
+		{ QUIET("print only the result and failures") },
+		{ JSON(opt->json) },
+		{ HELP },
+		{ 0 },
 	};
-	int c, rc;
+	const struct command_line line = {
+		.next = usage,
+		.head = HEAD,
+		.rows = rows,
+		.column = 21,
+		.tail = "\nThe client decides about --size and --iters.\n"
+			"Exit code: 0 done, 1 failed, 2 wrong usage.\n",
+	};
+	int rc;
 
-	*lat = (struct tag_lat){
-		.opt = { .role = ROLE_SERVER,
-			 .tcp_port = DEFAULT_TCP_PORT,
-			 .config = { .gid_index = GID_INDEX_AUTO,
-				     .msg_size = DEFAULT_SIZE },
-			 .plan = { .mode = MODE_PINGPONG,
-				   .iters = DEFAULT_ROUNDS } },
-	};
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, SHORT_OPTIONS, longs, NULL)) !=
-	       -1) {
-		rc = parse_option(lat, c, argv);
-		if (rc >= 0)
-			return rc;
-	}
-	return parse_positional(&lat->opt, argc - optind, argv + optind);
+	*lat = (struct tag_lat){ .opt = { .role = ROLE_SERVER,
+					  .plan = { .mode = MODE_PINGPONG } } };
+	rc = take_options(&line, &argc, &argv);
+	return rc < 0 ? parse_operands(opt, argc, argv) : rc;
 }
 
 /* 大消息给大期限：每 MiB 多一秒，再慢的实验机也够了。*/

@@ -7,213 +7,95 @@
 #include "tcpx_options.h"
 
 #include "base/arguments.h"
-#include "base/report.h"
 
-#include <getopt.h>
-#include <stdio.h>
 #include <string.h>
 
-#define SHORT_OPTIONS	":d:s:n:c:p:a:P:Mblt:qjh"
-#define DEFAULT_BW_SIZE (1u << 20)
-#define DEFAULT_BW_ITER 1000
-#define MAX_ITERS	100000000
+#define HEAD                                        \
+	"usage: test_connection [options] server\n" \
+	"       test_connection [options] client <server_ip>\n\n"
+#define TAIL                                                                  \
+	"\nThe client decides about --size, --iters, --bw and --ping-pong.\n" \
+	"UCCL_TCPX_DEBUG=1 shows each call of the plugin.\n"                  \
+	"Exit code: 0 done, 1 failed, 2 wrong usage.\n"
+static const char usage[] = "usage: test_connection [options] server | client "
+			    "<server_ip>; see --help";
 
-static void print_help(void)
+/* 没有给出的，按方式补上默认值；给了哪些，server 一方要知道。*/
+static int settle(struct tcpx_test *test, uint64_t size, const char *api)
 {
-	printf("usage: test_connection [options] server\n"
-	       "       test_connection [options] client <server_ip>\n"
-	       "\n"
-	       "  -d, --dev N        the plugin's device (default: 0)\n"
-	       "  -s, --size B       send patterns of B bytes, 0 ... %u, not\n"
-	       "                     the text\n"
-	       "  -n, --iters N      messages on each channel (default: 1)\n"
-	       "  -c, --channels N   handles and connections, 1 ... %d; the\n"
-	       "                     server decides (default: 1)\n"
-	       "  -p, --port P       TCP port of the bootstrap (default: %d)\n"
-	       "  -a, --net-api vN   v5 ... v8 of the plugin's interface\n"
-	       "                     (default: its newest)\n"
-	       "  -P, --plugin PATH  the plugin (default: "
-	       "$UCCL_TCPX_PLUGIN_PATH,\n"
-	       "                     else libnccl-net-lab.so beside this "
-	       "program)\n"
-	       "  -M, --mix-api      mix versions, as lesson 06 shows: the\n"
-	       "                     server listens through v7, all else is "
-	       "v5\n"
-	       "                     (default plugin: libnccl-net-mixed.so)\n"
-	       "  -b, --bw           measure throughput, client to server\n"
-	       "  -l, --ping-pong    measure latency\n"
-	       "  -t, --timeout SECS limit of every wait (default: 300 for a\n"
-	       "                     client to come, 10 for all others)\n"
-	       "  -q, --quiet        print only the result and failures\n"
-	       "  -j, --json         print the result as one JSON object\n"
-	       "  -h, --help         print this and exit\n"
-	       "\n"
-	       "The client decides about --size, --iters, --bw and "
-	       "--ping-pong.\n"
-	       "UCCL_TCPX_DEBUG=1 shows each call of the plugin.\n"
-	       "Exit code: 0 done, 1 failed, 2 wrong usage.\n",
-	       TCPX_MAX_SIZE, TCPX_MAX_CHANNELS, TCPX_DEFAULT_PORT);
-}
+	struct tcpx_plan *plan = &test->plan;
+	const bool measures = plan->mode != TCPX_CHECK;
 
-static int bad_usage(const char *what, const char *value)
-{
-	return wrong_usage("usage: test_connection [options] server | client "
-			   "<server_ip>; see --help",
-			   what, value);
-}
-
-static int parse_api(struct tcpx_test *test, const char *text)
-{
-	if (text[0] != 'v' || text[1] < '0' + NCCL_NET_OLDEST ||
-	    text[1] > '0' + NCCL_NET_NEWEST || text[2])
-		return bad_usage("--net-api is not v5, v6, v7 or v8", text);
-	test->api = text[1] - '0';
-	return -1;
-}
-
-/* 带数字的选项：名字、范围与去处列成一张表。*/
-static int parse_numeric(struct tcpx_test *test, int c)
-{
-	static const struct {
-		int c;
-		uint64_t low, high;
-		const char *what;
-	} ranges[] = {
-		{ 'd', 0, 65535, "--dev is not 0 ... 65535" },
-		{ 's', 0, TCPX_MAX_SIZE, "--size is not 0 ... 1073741824" },
-		{ 'n', 1, MAX_ITERS, "--iters is not 1 ... 100000000" },
-		{ 'c', 1, TCPX_MAX_CHANNELS, "--channels is not 1 ... 64" },
-		{ 'p', 1, 65535, "--port is not 1 ... 65535" },
-		{ 't', 1, 86400, "--timeout is not 1 ... 86400 seconds" },
-	};
-	uint64_t n;
-	size_t i = 0;
-
-	while (ranges[i].c != c)
-		i++;
-	if (!parse_number(optarg, ranges[i].low, ranges[i].high, &n))
-		return bad_usage(ranges[i].what, optarg);
-	if (c == 'd')
-		test->dev = (int)n;
-	else if (c == 'c')
-		test->channels = (unsigned int)n;
-	else if (c == 'p')
-		test->port = (uint16_t)n;
-	else if (c == 't')
-		test->timeout_ms = (int)n * 1000;
-	else if (c == 'n')
-		test->plan.iters = n;
-	else
-		test->plan.size = n;
-	if (c == 's')
-		test->plan.text = false;
-	test->plan_given |= c == 's' || c == 'n';
-	return -1;
-}
-
-static int parse_option(struct tcpx_options *opt, int c)
-{
-	struct tcpx_test *test = &opt->test;
-
-	switch (c) {
-	case 'a':
-		return parse_api(test, optarg);
-	case 'P':
-		test->plugin = optarg;
-		return -1;
-	case 'M':
-		test->listen_api = 7;
-		test->api = 5;
-		return -1;
-	case 'b':
-	case 'l':
-		test->plan.mode = c == 'b' ? TCPX_BANDWIDTH : TCPX_PING_PONG;
-		test->plan_given = true;
-		return -1;
-	case 'j':
-		opt->json = true;
-		/* fall through */
-	case 'q':
-		report_set_level(REPORT_QUIET);
-		return -1;
-	case 'h':
-		print_help();
-		return 0;
-	}
-	return parse_numeric(test, c);
-}
-
-static int parse_positional(struct tcpx_test *test, int argc, char *argv[])
-{
-	bool client = argc > 0 && !strcmp(argv[0], "client");
-
-	if (argc < 1)
-		return bad_usage("the role is missing", NULL);
-	if (!client && strcmp(argv[0], "server"))
-		return bad_usage("the role is not server or client", argv[0]);
-	if (client && (argc < 2 || !*argv[1]))
-		return bad_usage("the server is missing", NULL);
-	if (argc > (client ? 2 : 1))
-		return bad_usage("too many arguments", argv[client ? 2 : 1]);
-	if (client)
-		test->server = argv[1];
-	return -1;
-}
-
-/* 没有给出的，按方式补上默认值。*/
-static void settle(struct tcpx_plan *plan)
-{
-	bool measures = plan->mode != TCPX_CHECK;
-
+	test->plan_given = size != UINT64_MAX || plan->iters || measures;
 	if (!plan->iters)
-		plan->iters = measures ? DEFAULT_BW_ITER : 1;
-	if (plan->text && measures) {
-		plan->text = false;
-		plan->size =
-			plan->mode == TCPX_BANDWIDTH ? DEFAULT_BW_SIZE : 64;
-	}
+		plan->iters = measures ? 1000 : 1;
+	plan->text = size == UINT64_MAX && !measures;
+	plan->size = size != UINT64_MAX		    ? size
+		     : plan->mode == TCPX_CHECK	    ? sizeof(TCPX_TEXT)
+		     : plan->mode == TCPX_BANDWIDTH ? 1 << 20
+						    : 64;
+	if (test->listen_api)
+		test->api = 5;
+	if (!api)
+		return -1;
+	if (api[0] != 'v' || api[1] < '0' + NCCL_NET_OLDEST ||
+	    api[1] > '0' + NCCL_NET_NEWEST || api[2])
+		return wrong_usage(usage, "--net-api is not v5, v6, v7 or v8",
+				   api);
+	test->api = api[1] - '0';
+	return -1;
 }
 
 int tcpx_options_parse(struct tcpx_options *opt, int argc, char *argv[])
 {
-	static const struct option longs[] = {
-		{ "dev", required_argument, NULL, 'd' },
-		{ "size", required_argument, NULL, 's' },
-		{ "iters", required_argument, NULL, 'n' },
-		{ "channels", required_argument, NULL, 'c' },
-		{ "port", required_argument, NULL, 'p' },
-		{ "net-api", required_argument, NULL, 'a' },
-		{ "plugin", required_argument, NULL, 'P' },
-		{ "mix-api", no_argument, NULL, 'M' },
-		{ "bw", no_argument, NULL, 'b' },
-		{ "ping-pong", no_argument, NULL, 'l' },
-		{ "timeout", required_argument, NULL, 't' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	struct tcpx_test *test = &opt->test;
+	const char *api = NULL;
+	uint64_t size;
+	const struct option_row rows[] = {
+		{ 'd', "dev", "N", "the plugin's device (default: @)",
+		  NUMBER(test->dev, 0, 0, UINT16_MAX) },
+		{ 's', "size", "B",
+		  "send patterns of B bytes, 0 ... #, not\nthe text",
+		  NUMBER(size, UINT64_MAX, 0, TCPX_MAX_SIZE) },
+		{ 'n', "iters", "N", "messages on each channel (default: 1)",
+		  NUMBER(test->plan.iters, 0, 1, 100000000) },
+		{ 'c', "channels", "N",
+		  "handles and connections, 1 ... #; the\nserver decides "
+		  "(default: 1)",
+		  NUMBER(test->channels, 0, 1, TCPX_MAX_CHANNELS) },
+		{ 'p', "port", "P", "TCP port of the bootstrap (default: @)",
+		  NUMBER(test->port, TCPX_DEFAULT_PORT, 1, UINT16_MAX) },
+		{ 'a', "net-api", "vN",
+		  "v5 ... v8 of the plugin's interface\n(default: its newest)",
+		  TEXT(api) },
+		{ 'P', "plugin", "PATH",
+		  "the plugin (default: $UCCL_TCPX_PLUGIN_PATH,\nelse "
+		  "libnccl-net-lab.so beside this program)",
+		  TEXT(test->plugin) },
+		{ 'M', "mix-api", NULL,
+		  "mix versions, as lesson 06 shows: the\nserver listens "
+		  "through v7, all else is v5\n(default plugin: "
+		  "libnccl-net-mixed.so)",
+		  SET(test->listen_api, 7) },
+		{ 'b', "bw", NULL, "measure throughput, client to server",
+		  SET(test->plan.mode, TCPX_BANDWIDTH) },
+		{ 'l', "ping-pong", NULL, "measure latency",
+		  SET(test->plan.mode, TCPX_PING_PONG) },
+		{ 't', "timeout", "SECS",
+		  "limit of every wait (default: 300 for a\nclient to come, 10 "
+		  "for all others)",
+		  SECONDS(test->timeout_ms, 0, 1, 86400) },
+		{ QUIET("print only the result and failures") },
+		{ JSON(opt->json) },
+		{ HELP },
+		{ 0 },
 	};
-	char value[64];
-	int c, rc;
+	const struct command_line line = { usage, HEAD, TAIL, 21, NULL, rows };
+	int rc;
 
-	*opt = (struct tcpx_options){
-		.test = { .port = TCPX_DEFAULT_PORT,
-			  .mem_type = NCCL_PTR_HOST,
-			  .plan = { .size = sizeof(TCPX_TEXT), .text = true } },
-	};
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, SHORT_OPTIONS, longs, NULL)) !=
-	       -1) {
-		if (c == ':' || c == '?')
-			return bad_usage(wrong_option(c, argv, SHORT_OPTIONS,
-						      value, sizeof(value)),
-					 value);
-		rc = parse_option(opt, c);
-		if (rc >= 0)
-			return rc;
-	}
-	rc = parse_positional(&opt->test, argc - optind, argv + optind);
+	*opt = (struct tcpx_options){ .test.mem_type = NCCL_PTR_HOST };
+	rc = take_options(&line, &argc, &argv);
 	if (rc < 0)
-		settle(&opt->test.plan);
-	return rc;
+		rc = take_role(usage, argc, argv, &test->server);
+	return rc < 0 ? settle(test, size, api) : rc;
 }

@@ -11,25 +11,10 @@
 #include "base/deadline.h"
 #include "base/report.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
-static void print_help(const char *program, const struct lesson_break *breaks,
-		       const char *positional)
-{
-	printf("usage: %s [--break NAME]%s\n\n"
-	       "  --break NAME   plant one mistake and see its error:\n",
-	       program, positional);
-	for (; breaks->name; breaks++)
-		printf("      %-12s %s\n", breaks->name, breaks->what);
-	printf("  --help         print this and exit\n");
-}
-
-static int bad_usage(const char *what, const char *value)
-{
-	return wrong_usage("see --help", what, value);
-}
+static const char next[] = "see --help";
 
 static bool is_known(const struct lesson_break *breaks, const char *name)
 {
@@ -39,74 +24,69 @@ static bool is_known(const struct lesson_break *breaks, const char *name)
 	return false;
 }
 
-static int parse_options(struct lesson *lesson,
-			 const struct lesson_break *breaks, int argc,
-			 char *argv[], const char *positional)
+/* --help 里，每个错误一行。*/
+static const char *list_breaks(char *text, size_t size,
+			       const struct lesson_break *breaks)
 {
-	static const struct option longs[] = {
-		{ "break", required_argument, NULL, 'b' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int c;
+	size_t used = 0;
 
-	*lesson = (struct lesson){
-		.config = { .gid_index = GID_INDEX_AUTO,
-			    .msg_size = DEFAULT_MSG_SIZE },
+	*text = '\0';
+	for (; breaks->name && used < size; breaks++)
+		used += (size_t)snprintf(text + used, size - used,
+					 "%s      %-12s %s", used ? "\n" : "",
+					 breaks->name, breaks->what);
+	return text;
+}
+
+static int parse_options(struct lesson *lesson,
+			 const struct lesson_break *breaks, int *argc,
+			 char **argv[], const char *operands)
+{
+	char head[128], list[2048];
+	const struct option_row rows[] = {
+		{ 'b', "break", "NAME", "plant one mistake and see its error:",
+		  TEXT(lesson->break_name) },
+		{ .help = list_breaks(list, sizeof(list), breaks) },
+		{ HELP },
+		{ 0 },
 	};
-	opterr = 0; /* 出错时由我们来说：原因与下一步 */
-	while ((c = getopt_long(argc, argv, "b:h", longs, NULL)) != -1) {
-		if (c == 'h') {
-			print_help(argv[0], breaks, positional);
-			return 0;
-		}
-		if (c != 'b')
-			return wrong_usage("see --help",
-					   "unknown option or no argument",
-					   argv[optind - 1]);
-		if (!is_known(breaks, optarg))
-			return bad_usage("no such --break", optarg);
-		lesson->break_name = optarg;
-	}
-	return -1;
+	const struct command_line line = { next, head, "", 21, NULL, rows };
+	int rc;
+
+	*lesson = (struct lesson){ .config.msg_size = DEFAULT_MSG_SIZE,
+				   .config.gid_index = GID_INDEX_AUTO };
+	snprintf(head, sizeof(head), "usage: %s [--break NAME]%s\n\n",
+		 (*argv)[0], operands);
+	rc = take_options(&line, argc, argv);
+	if (rc < 0 && lesson->break_name &&
+	    !is_known(breaks, lesson->break_name))
+		rc = wrong_usage(next, "no such --break", lesson->break_name);
+	return rc;
 }
 
 int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
 		 int argc, char *argv[])
 {
-	const char *what;
-	uint64_t index;
-	int rc = parse_options(lesson, breaks, argc, argv,
+	const struct option_row rows[] = {
+		{ .name = "device_name", DEVICE(lesson->config.device_name) },
+		{ .name = "gid_index",
+		  NUMBER(lesson->config.gid_index, GID_INDEX_AUTO, 0,
+			 UINT8_MAX) },
+		{ 0 },
+	};
+	int rc = parse_options(lesson, breaks, &argc, &argv,
 			       " [device_name] [gid_index]");
 
-	if (rc >= 0)
-		return rc;
-	if (argc - optind > 2)
-		return bad_usage("too many arguments", argv[optind + 2]);
-	if (optind < argc) {
-		what = not_a_device(argv[optind]);
-		if (what)
-			return bad_usage(what, argv[optind]);
-		lesson->config.device_name = argv[optind++];
-	}
-	if (optind < argc) {
-		if (!parse_number(argv[optind], 0, 255, &index))
-			return wrong_usage("see --help",
-					   "gid_index is not 0 ... 255",
-					   argv[optind]);
-		lesson->config.gid_index = (int)index;
-	}
-	return -1;
+	return rc < 0 ? take_operands(next, rows, argc, argv) : rc;
 }
 
 int lesson_parse_break(struct lesson *lesson, const struct lesson_break *breaks,
 		       int argc, char *argv[])
 {
-	int rc = parse_options(lesson, breaks, argc, argv, "");
+	const struct option_row none = { 0 };
+	int rc = parse_options(lesson, breaks, &argc, &argv, "");
 
-	if (rc < 0 && optind < argc)
-		return bad_usage("too many arguments", argv[optind]);
-	return rc;
+	return rc < 0 ? take_operands(next, &none, argc, argv) : rc;
 }
 
 bool lesson_breaks(const struct lesson *lesson, const char *name)

@@ -7,61 +7,21 @@
 #include "engine_options.h"
 
 #include "base/arguments.h"
-#include "base/report.h"
 #include "engine/remote_read.h"
 #include "engine/session.h"
 
-#include <getopt.h>
-#include <stdio.h>
 #include <string.h>
 
-#define SHORT_OPTIONS ":s:p:d:g:n:c:m:a:t:r:w:qh"
-#define MEBIBYTE      (UINT64_C(1) << 20)
-
-static void print_help(void)
-{
-	printf("usage: rdma_engine --socket PATH --peer HOST[:PORT] [options]\n"
-	       "\n"
-	       "Reads needles from a storage node (needle_server) with RDMA "
-	       "READ, for\n"
-	       "clients on a Unix socket.\n"
-	       "\n"
-	       "  -s, --socket PATH    where clients connect; only this user "
-	       "may\n"
-	       "  -p, --peer HOST[:PORT]  the storage node (port: %d)\n"
-	       "  -d, --device NAME    RDMA device (default: the first "
-	       "usable)\n"
-	       "  -g, --gid-index N    GID table slot (default: chosen by "
-	       "type)\n"
-	       "  -n, --max-sessions N sessions at once (default: 1000)\n"
-	       "  -c, --max-clients N  clients at once (default: 1024)\n"
-	       "  -m, --max-memory MIB for the bytes read, together "
-	       "(default: 1024)\n"
-	       "  -a, --auth-token-file F  clients must show this token\n"
-	       "  -t, --session-timeout SECS  of sessions that name none "
-	       "(%d)\n"
-	       "  -r, --read-timeout SECS  of a read that makes no progress "
-	       "(10)\n"
-	       "  -w, --client-timeout SECS  of a client that stands still "
-	       "(30)\n"
-	       "      --depth N        READs posted at once (%d)\n"
-	       "      --chunk BYTES    of one READ at most (%u)\n"
-	       "  -q, --quiet          print only failures\n"
-	       "  -h, --help           print this and exit\n"
-	       "\n"
-	       "SIGINT or SIGTERM ends it. Exit code: 0 done, 1 failed, 2 "
-	       "wrong usage.\n",
-	       DEFAULT_TCP_PORT, ENGINE_TIMEOUT_SECS, REMOTE_READ_DEPTH,
-	       REMOTE_READ_CHUNK);
-}
-
-static int bad_usage(const char *what, const char *value)
-{
-	return wrong_usage(
-		"usage: rdma_engine --socket PATH --peer HOST[:PORT] "
-		"[options]; see --help",
-		what, value);
-}
+#define USAGE "usage: rdma_engine --socket PATH --peer HOST[:PORT] [options]"
+#define HEAD                                                                 \
+	USAGE "\n\n"                                                         \
+	      "Reads needles from a storage node (needle_server) with RDMA " \
+	      "READ, for\n"                                                  \
+	      "clients on a Unix socket.\n\n"
+#define TAIL                                                                 \
+	"\nSIGINT or SIGTERM ends it. Exit code: 0 done, 1 failed, 2 wrong " \
+	"usage.\n"
+static const char usage[] = USAGE "; see --help";
 
 /* HOST、HOST:PORT、[IPv6]:PORT。没有方括号而有两个以上冒号的，整个是 IPv6 地址。*/
 static int parse_peer(struct engine_options *opt, const char *text)
@@ -76,8 +36,9 @@ static int parse_peer(struct engine_options *opt, const char *text)
 		colon = NULL;
 	if (colon) {
 		if (!parse_number(colon + 1, 1, 65535, &port))
-			return bad_usage("--peer's port is not 1 ... 65535",
-					 text);
+			return wrong_usage(usage,
+					   "--peer's port is not 1 ... 65535",
+					   text);
 		length = (size_t)(colon - text);
 	}
 	if (length > 2 && *text == '[' && text[length - 1] == ']') {
@@ -85,126 +46,66 @@ static int parse_peer(struct engine_options *opt, const char *text)
 		length -= 2;
 	}
 	if (!length || length >= sizeof(opt->host))
-		return bad_usage("--peer is not HOST or HOST:PORT", text);
+		return wrong_usage(usage, "--peer is not HOST or HOST:PORT",
+				   text);
 	memcpy(opt->host, text, length);
 	opt->host[length] = '\0';
 	opt->port = (uint16_t)port;
 	return -1;
 }
 
-/* 只是一个数的选项：字母、去处、范围。*/
-static const struct number_option numbers[] = {
-// clang-format off
-#define NUMBER(option, member, low, high, wrong) \
-	{ option, offsetof(struct engine_options, member), low, high, wrong }
-	// clang-format on
-	NUMBER('n', max_sessions, 1, 1000000,
-	       "--max-sessions is not 1 ... 1000000"),
-	NUMBER('c', max_clients, 1, 100000,
-	       "--max-clients is not 1 ... 100000"),
-	NUMBER('m', max_memory, 1, 1 << 24,
-	       "--max-memory is not 1 ... 16777216 MiB"),
-	NUMBER('t', session_secs, 1, 86400,
-	       "--session-timeout is not 1 ... 86400"),
-	NUMBER('r', read_secs, 1, 3600, "--read-timeout is not 1 ... 3600"),
-	NUMBER('w', client_secs, 1, 3600, "--client-timeout is not 1 ... 3600"),
-	NUMBER('D', depth, 1, 8192, "--depth is not 1 ... 8192"),
-	NUMBER('C', chunk, 1, 1 << 30, "--chunk is not 1 ... 1073741824"),
-#undef NUMBER
-};
-
-static int parse_option(struct engine_options *opt, int c, char *argv[])
-{
-	const struct number_option *number =
-		find_number(numbers, sizeof(numbers) / sizeof(numbers[0]), c);
-	char value[64];
-	uint64_t n;
-
-	if (number)
-		return take_number(opt, number, optarg)
-			       ? -1
-			       : bad_usage(number->wrong, optarg);
-	switch (c) {
-	case 's':
-		opt->socket = optarg;
-		return -1;
-	case 'p':
-		return parse_peer(opt, optarg);
-	case 'd':
-		opt->device = optarg;
-		return -1;
-	case 'a':
-		opt->token_file = optarg;
-		return -1;
-	case 'g':
-		if (!parse_number(optarg, 0, 255, &n))
-			return bad_usage("--gid-index is not 0 ... 255",
-					 optarg);
-		opt->gid_index = (int)n;
-		return -1;
-	case 'q':
-		report_set_level(REPORT_QUIET);
-		return -1;
-	case 'h':
-		print_help();
-		return 0;
-	}
-	return bad_usage(wrong_option(c, argv, SHORT_OPTIONS, value,
-				      sizeof(value)),
-			 value);
-}
-
-static int settle(struct engine_options *opt, int argc, char *argv[])
-{
-	if (argc > 0)
-		return bad_usage("too many arguments", argv[0]);
-	if (!opt->socket)
-		return bad_usage("--socket is missing", NULL);
-	if (!opt->port)
-		return bad_usage("--peer is missing", NULL);
-	opt->max_memory *= MEBIBYTE;
-	return -1;
-}
-
 int engine_options_parse(struct engine_options *opt, int argc, char *argv[])
 {
-	static const struct option longs[] = {
-		{ "socket", required_argument, NULL, 's' },
-		{ "peer", required_argument, NULL, 'p' },
-		{ "device", required_argument, NULL, 'd' },
-		{ "gid-index", required_argument, NULL, 'g' },
-		{ "max-sessions", required_argument, NULL, 'n' },
-		{ "max-clients", required_argument, NULL, 'c' },
-		{ "max-memory", required_argument, NULL, 'm' },
-		{ "auth-token-file", required_argument, NULL, 'a' },
-		{ "session-timeout", required_argument, NULL, 't' },
-		{ "read-timeout", required_argument, NULL, 'r' },
-		{ "client-timeout", required_argument, NULL, 'w' },
-		{ "depth", required_argument, NULL, 'D' },
-		{ "chunk", required_argument, NULL, 'C' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	const char *peer = NULL;
+	const struct option_row rows[] = {
+		{ 's', "socket", "PATH",
+		  "where clients connect; only this user may",
+		  TEXT(opt->socket) },
+		{ 'p', "peer", "HOST[:PORT]", "the storage node (port: 18515)",
+		  TEXT(peer) },
+		{ 'd', "device", "NAME",
+		  "RDMA device (default: the first usable)",
+		  TEXT(opt->device) },
+		{ 'g', "gid-index", "N",
+		  "GID table slot (default: chosen by type)",
+		  NUMBER(opt->gid_index, GID_INDEX_AUTO, 0, UINT8_MAX) },
+		{ 'n', "max-sessions", "N", "sessions at once (default: @)",
+		  NUMBER(opt->max_sessions, 1000, 1, 1000000) },
+		{ 'c', "max-clients", "N", "clients at once (default: @)",
+		  NUMBER(opt->max_clients, 1024, 1, 100000) },
+		{ 'm', "max-memory", "MIB",
+		  "for the bytes read, together (default: @)",
+		  MEBIBYTES(opt->max_memory, 1024, 1, 1 << 24) },
+		{ 'a', "auth-token-file", "F", "clients must show this token",
+		  TEXT(opt->token_file) },
+		{ 't', "session-timeout", "SECS",
+		  "of sessions that name none (@)",
+		  NUMBER(opt->session_secs, ENGINE_TIMEOUT_SECS, 1, 86400) },
+		{ 'r', "read-timeout", "SECS",
+		  "of a read that makes no progress (@)",
+		  NUMBER(opt->read_secs, 10, 1, 3600) },
+		{ 'w', "client-timeout", "SECS",
+		  "of a client that stands still (@)",
+		  NUMBER(opt->client_secs, 30, 1, 3600) },
+		{ 0, "depth", "N", "READs posted at once (@)",
+		  NUMBER(opt->depth, REMOTE_READ_DEPTH, 1, 8192) },
+		{ 0, "chunk", "BYTES", "of one READ at most (@)",
+		  NUMBER(opt->chunk, REMOTE_READ_CHUNK, 1, 1 << 30) },
+		{ QUIET("print only failures") },
+		{ HELP },
+		{ 0 },
 	};
-	int c, rc;
+	const struct command_line line = { usage, HEAD, TAIL, 23, NULL, rows };
+	int rc;
 
-	*opt = (struct engine_options){
-		.gid_index = GID_INDEX_AUTO,
-		.max_sessions = 1000,
-		.max_clients = 1024,
-		.max_memory = 1024,
-		.session_secs = ENGINE_TIMEOUT_SECS,
-		.read_secs = 10,
-		.client_secs = 30,
-		.depth = REMOTE_READ_DEPTH,
-		.chunk = REMOTE_READ_CHUNK,
-	};
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, SHORT_OPTIONS, longs, NULL)) !=
-	       -1) {
-		rc = parse_option(opt, c, argv);
-		if (rc >= 0)
-			return rc;
-	}
-	return settle(opt, argc - optind, argv + optind);
+	*opt = (struct engine_options){ 0 };
+	rc = take_options(&line, &argc, &argv);
+	if (rc >= 0)
+		return rc;
+	if (argc > 0)
+		return wrong_usage(usage, "too many arguments", argv[0]);
+	if (!opt->socket)
+		return wrong_usage(usage, "--socket is missing", NULL);
+	return peer ? parse_peer(opt, peer)
+		    : wrong_usage(usage, "--peer is missing", NULL);
 }

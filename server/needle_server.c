@@ -13,123 +13,54 @@
 #include "needle_memory.h"
 #include "pair/options.h"
 
-#include <getopt.h>
-#include <stdio.h>
-
-#define SHORT_OPTIONS	":S:n:M:t:qh"
-#define DEFAULT_ENGINES 64
-
 struct server_options {
 	const char *store;
 	struct rdma_options where; /* device, port, GID index */
-	uint64_t engines;	   /* at once */
+	unsigned int engines;	   /* at once */
 	uint64_t most;		   /* bytes of one MR */
-	uint64_t seconds;	   /* of one handshake */
+	int handshake_ms;
 };
 
-static void print_help(void)
-{
-	printf("usage: needle_server --store DIR [options] [device_name] "
-	       "[port] [gid_index]\n"
-	       "\n"
-	       "Lets engines read the needles that are in DIR now with RDMA "
-	       "READ.\n"
-	       "What is put later is served after the next start.\n"
-	       "\n"
-	       "  device_name        RDMA device (default: the first usable)\n"
-	       "  port               TCP port (default: %d)\n"
-	       "  gid_index          GID table slot (default: chosen by type)\n"
-	       "\n"
-	       "  -S, --store DIR    the folder of the volumes\n"
-	       "  -n, --max-engines N  engines at once, 1 ... %d (default: "
-	       "%d)\n"
-	       "  -M, --max-mr B     bytes of one memory region (default: the\n"
-	       "                     device's limit)\n"
-	       "  -t, --timeout SECS limit of one handshake (default: %d)\n"
-	       "  -q, --quiet        print only failures\n"
-	       "  -h, --help         print this and exit\n"
-	       "\n"
-	       "SIGINT or SIGTERM ends it. Exit code: 0 done, 1 failed, 2 "
-	       "wrong usage.\n",
-	       DEFAULT_TCP_PORT, NEEDLE_ENGINES_MOST, DEFAULT_ENGINES,
-	       EXCHANGE_TIMEOUT_MS / 1000);
-}
-
-static int bad_usage(const char *what, const char *value)
-{
-	return wrong_usage("usage: needle_server --store DIR [options] "
-			   "[device_name] [port] [gid_index]; see --help",
-			   what, value);
-}
-
-static int parse_option(struct server_options *opt, int c, char *argv[])
-{
-	char value[64];
-
-	switch (c) {
-	case 'S':
-		opt->store = optarg;
-		return -1;
-	case 'n':
-		if (parse_number(optarg, 1, NEEDLE_ENGINES_MOST, &opt->engines))
-			return -1;
-		return bad_usage("--max-engines is not 1 ... 4096", optarg);
-	case 'M':
-		if (parse_number(optarg, 1, UINT64_MAX, &opt->most))
-			return -1;
-		return bad_usage("--max-mr is not 1 ... 2^64 - 1", optarg);
-	case 't':
-		if (parse_number(optarg, 1, 86400, &opt->seconds))
-			return -1;
-		return bad_usage("--timeout is not 1 ... 86400 seconds",
-				 optarg);
-	case 'q':
-		report_set_level(REPORT_QUIET);
-		return -1;
-	case 'h':
-		print_help();
-		return 0;
-	}
-	return bad_usage(wrong_option(c, argv, SHORT_OPTIONS, value,
-				      sizeof(value)),
-			 value);
-}
+#define USAGE "usage: needle_server --store DIR [options] " DEVICE_OPERANDS
+static const char usage[] = USAGE "; see --help";
+static const char head[] = USAGE
+	"\n\n"
+	"Lets engines read the needles that are in DIR now with RDMA READ.\n"
+	"What is put later is served after the next start.\n\n"
+	"  device_name        RDMA device (default: the first usable)\n"
+	"  port               TCP port (default: 18515)\n"
+	"  gid_index          GID table slot (default: chosen by type)\n\n";
+static const char tail[] = "\nSIGINT or SIGTERM ends it. Exit code: 0 done, 1 "
+			   "failed, 2 wrong usage.\n";
 
 static int parse(struct server_options *opt, int argc, char *argv[])
 {
-	static const struct option longs[] = {
-		{ "store", required_argument, NULL, 'S' },
-		{ "max-engines", required_argument, NULL, 'n' },
-		{ "max-mr", required_argument, NULL, 'M' },
-		{ "timeout", required_argument, NULL, 't' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	const struct option_row rows[] = {
+		{ 'S', "store", "DIR", "the folder of the volumes",
+		  TEXT(opt->store) },
+		{ 'n', "max-engines", "N",
+		  "engines at once, 1 ... # (default: @)",
+		  NUMBER(opt->engines, 64, 1, NEEDLE_ENGINES_MOST) },
+		{ 'M', "max-mr", "B",
+		  "bytes of one memory region (default: the\ndevice's limit)",
+		  NUMBER(opt->most, UINT64_MAX, 1, UINT64_MAX) },
+		{ 't', "timeout", "SECS", "limit of one handshake (default: @)",
+		  SECONDS(opt->handshake_ms, EXCHANGE_TIMEOUT_MS / 1000, 1,
+			  86400) },
+		{ QUIET("print only failures") },
+		{ HELP },
+		{ 0 },
 	};
-	const char *value = NULL, *wrong;
-	int c, rc;
+	const struct command_line line = { usage, head, tail, 21, NULL, rows };
+	int rc;
 
-	*opt = (struct server_options){
-		.where = { .config = { .gid_index = GID_INDEX_AUTO },
-			   .tcp_port = DEFAULT_TCP_PORT },
-		.engines = DEFAULT_ENGINES,
-		.most = UINT64_MAX,
-		.seconds = EXCHANGE_TIMEOUT_MS / 1000,
-	};
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, SHORT_OPTIONS, longs, NULL)) !=
-	       -1) {
-		rc = parse_option(opt, c, argv);
-		if (rc >= 0)
-			return rc;
-	}
-	wrong = options_device(&opt->where, argc - optind, argv + optind,
-			       &value);
-	if (wrong)
-		return bad_usage(wrong, value);
-	return opt->store && *opt->store
-		       ? -1
-		       : bad_usage("--store is missing", NULL);
+	*opt = (struct server_options){ 0 };
+	rc = take_options(&line, &argc, &argv);
+	if (rc < 0)
+		rc = options_device(&opt->where, usage, argc, argv);
+	if (rc < 0 && (!opt->store || !*opt->store))
+		rc = wrong_usage(usage, "--store is missing", NULL);
+	return rc;
 }
 
 static int open_device(const struct server_options *opt,
@@ -151,8 +82,8 @@ static int serve(const struct server_options *opt, struct rdma_resources *owner,
 	struct needle_service service = {
 		.owner = owner,
 		.catalog = &memory->catalog,
-		.most = (unsigned int)opt->engines,
-		.handshake_ms = (int)opt->seconds * 1000,
+		.most = opt->engines,
+		.handshake_ms = opt->handshake_ms,
 	};
 	uint64_t most = opt->most;
 	int sock, rc;

@@ -34,12 +34,18 @@ struct rdma_options {
 int options_parse(struct rdma_options *opt, enum role role, int argc,
 		  char *argv[]);
 
+#define DEVICE_OPERANDS "[device_name] [port] [gid_index]"
+
 /*
- * Parse [device_name] [port] [gid_index], of which @argc are there, into @opt.
- * NULL, or what is wrong; *@value: with which argument.
+ * Take [device_name] [port] [gid_index], of which @argc are there, into @opt. -1, or
+ * 2 after reporting what is wrong, with @next.
  */
-const char *options_device(struct rdma_options *opt, int argc, char *argv[],
-			   const char **value);
+int options_device(struct rdma_options *opt, const char *next, int argc,
+		   char *argv[]);
+
+/* The same with <server_ip> before them. */
+int options_server(struct rdma_options *opt, const char *next, int argc,
+		   char *argv[]);
 
 /* @opt's limit for a wait whose default is @default_ms, milliseconds. */
 int timeout_or(const struct rdma_options *opt, int default_ms);

@@ -15,15 +15,13 @@
 #include "base/report.h"
 #include "explain/qp_table.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SHORT_OPTIONS ":t:mjh"
-#define LINE_WIDTH    79
-#define ALL_BITS      (~0)
+#define LINE_WIDTH 79
+#define ALL_BITS   (~0)
 
 enum format {
 	FORMAT_TEXT,
@@ -475,55 +473,28 @@ static int show_types(const struct request *ask)
 
 /* ---- 命令行 ------------------------------------------------------------- */
 
-static void usage(void)
-{
-	printf("usage: qp_explain [--type TYPE] [--markdown | --json] "
-	       "[FROM TO]\n\n"
-	       "Print which transitions of a QP are legal and which attributes "
-	       "each one\nrequires and allows: the one from FROM to TO, those "
-	       "of one type, or all.\n\n"
-	       "  -t, --type TYPE  RC, UC, UD, XRC_INI, XRC_TGT (default: all; "
-	       "with FROM TO: RC)\n"
-	       "  -m, --markdown   tables for a page\n"
-	       "  -j, --json       one JSON object\n"
-	       "  -h, --help       print this and exit\n\n"
-	       "FROM, TO: RESET, INIT, RTR, RTS, SQD, SQE, ERR, in any case.\n"
-	       "Exit code: 0 done, 1 FROM -> TO is not legal, 2 wrong "
-	       "usage.\n");
-}
+static const char head[] =
+	"usage: qp_explain [--type TYPE] [--markdown | --json] [FROM TO]\n\n"
+	"Print which transitions of a QP are legal and which attributes each "
+	"one\n"
+	"requires and allows: the one from FROM to TO, those of one type, or "
+	"all.\n\n";
+static const char tail[] =
+	"\nFROM, TO: RESET, INIT, RTR, RTS, SQD, SQE, ERR, in any case.\n"
+	"Exit code: 0 done, 1 FROM -> TO is not legal, 2 wrong usage.\n";
 
 static int bad_usage(const char *what, const char *value)
 {
 	return wrong_usage("see qp_explain --help", what, value);
 }
 
-/* 返回 -1 继续，否则是退出码。*/
-static int parse_option(struct request *ask, int c)
+static int settle(struct request *ask, const char *type, int count,
+		  char *const state[])
 {
-	enum format format = c == 'm' ? FORMAT_MARKDOWN : FORMAT_JSON;
-
-	switch (c) {
-	case 't':
-		ask->one_type = true;
-		if (!qp_type_by_name(optarg, &ask->type))
-			return bad_usage("not RC, UC, UD, XRC_INI or XRC_TGT",
-					 optarg);
-		return -1;
-	case 'm':
-	case 'j':
-		if (ask->format != FORMAT_TEXT && ask->format != format)
-			return bad_usage("choose one of them",
-					 "--markdown, --json");
-		ask->format = format;
-		return -1;
-	default:
-		usage();
-		return 0;
-	}
-}
-
-static int parse_states(struct request *ask, int count, char *const state[])
-{
+	if (type && !qp_type_by_name(type, &ask->type))
+		return bad_usage("not RC, UC, UD, XRC_INI or XRC_TGT", type);
+	ask->one_type = type;
+	ask->one_step = count;
 	if (!count)
 		return -1;
 	if (count != 2)
@@ -532,35 +503,40 @@ static int parse_states(struct request *ask, int count, char *const state[])
 		return bad_usage("not a state", state[0]);
 	if (!qp_state_by_name(state[1], &ask->to))
 		return bad_usage("not a state", state[1]);
-	ask->one_step = true;
 	return -1;
 }
 
+/* 返回 -1 继续，否则是退出码。*/
 static int parse(struct request *ask, int argc, char *argv[])
 {
-	static const struct option longs[] = {
-		{ "type", required_argument, NULL, 't' },
-		{ "markdown", no_argument, NULL, 'm' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	const char *type = NULL;
+	bool markdown, json;
+	const struct option_row rows[] = {
+		{ 't', "type", "TYPE",
+		  "RC, UC, UD, XRC_INI, XRC_TGT (default: all; with FROM TO: "
+		  "RC)",
+		  TEXT(type) },
+		{ 'm', "markdown", NULL, "tables for a page", FLAG(markdown) },
+		{ 'j', "json", NULL, "one JSON object", FLAG(json) },
+		{ HELP },
+		{ 0 },
 	};
-	char value[256];
-	int c, rc;
+	const struct command_line line = {
+		"see qp_explain --help", head, tail, 19, NULL, rows
+	};
+	int rc = take_options(&line, &argc, &argv);
 
-	*ask = (struct request){ .type = IBV_QPT_RC };
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, SHORT_OPTIONS, longs, NULL)) !=
-	       -1) {
-		if (c == ':' || c == '?')
-			return bad_usage(wrong_option(c, argv, SHORT_OPTIONS,
-						      value, sizeof(value)),
-					 value);
-		rc = parse_option(ask, c);
-		if (rc >= 0)
-			return rc;
-	}
-	return parse_states(ask, argc - optind, argv + optind);
+	if (rc >= 0)
+		return rc;
+	if (markdown && json)
+		return bad_usage("choose one of them", "--markdown, --json");
+	*ask = (struct request){
+		.type = IBV_QPT_RC,
+		.format = markdown ? FORMAT_MARKDOWN
+			  : json   ? FORMAT_JSON
+				   : FORMAT_TEXT,
+	};
+	return settle(ask, type, argc, argv);
 }
 
 int main(int argc, char *argv[])
