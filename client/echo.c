@@ -124,8 +124,7 @@ void *echo_object(const struct echo_options *opt)
 
 	if (!object) {
 		report_error("choose a smaller --size",
-			     "no memory for an object of %llu bytes",
-			     (unsigned long long)opt->size);
+			     "no memory for an object of %ju bytes", opt->size);
 		return NULL;
 	}
 	if (opt->message)
@@ -145,18 +144,16 @@ int echo_check(const struct echo_options *opt, const void *sent,
 		return 0;
 	if (size != opt->size) {
 		report_error("is that an echo server?",
-			     "the echo has %llu bytes instead of %llu",
-			     (unsigned long long)size,
-			     (unsigned long long)opt->size);
+			     "the echo has %ju bytes instead of %ju", size,
+			     opt->size);
 		return -EBADMSG;
 	}
 	while (a[at] == b[at])
 		at++;
 	report_error("is that an echo server?",
-		     "the echo differs: byte %llu of %llu is 0x%02x instead of "
+		     "the echo differs: byte %ju of %ju is 0x%02x instead of "
 		     "0x%02x",
-		     (unsigned long long)at, (unsigned long long)size, b[at],
-		     a[at]);
+		     at, size, b[at], a[at]);
 	return -EBADMSG;
 }
 
@@ -201,8 +198,8 @@ int echo_bench_agreed(const struct echo_bench *mine, const void *object,
 		return 0;
 	report_error("let the server be this program too, with a --limit that "
 		     "is large enough",
-		     "the server does not play ping-pong with %llu bytes",
-		     (unsigned long long)mine->size);
+		     "the server does not play ping-pong with %ju bytes",
+		     mine->size);
 	return -EPROTO;
 }
 
@@ -247,27 +244,22 @@ static void print_text(const struct echo_options *opt,
 	const struct lap_summary *half = &out->half_us;
 
 	if (opt->server)
-		report_result("%llu clients, %llu of them failed; %llu objects "
-			      "echoed, %llu bytes",
-			      (unsigned long long)out->clients,
-			      (unsigned long long)out->failed,
-			      (unsigned long long)out->objects,
-			      (unsigned long long)out->bytes);
+		report_result("%ju clients, %ju of them failed; %ju objects "
+			      "echoed, %ju bytes",
+			      out->clients, out->failed, out->objects,
+			      out->bytes);
 	else if (out->measured)
-		report_result("%llu round trips of %llu bytes over %s: half "
+		report_result("%ju round trips of %ju bytes over %s: half "
 			      "round trip min %.2f median %.2f p99 %.2f max "
 			      "%.2f us",
-			      (unsigned long long)opt->count,
-			      (unsigned long long)opt->size, out->transport,
-			      half->min, half->median, half->p99, half->max);
+			      opt->count, opt->size, out->transport, half->min,
+			      half->median, half->p99, half->max);
 	else if (opt->message)
-		report_result("echoed %llu bytes: \"%s\"",
-			      (unsigned long long)opt->size, out->text);
+		report_result("echoed %ju bytes: \"%s\"", opt->size, out->text);
 	else
-		report_result("echoed %llu objects of %llu bytes, each byte "
+		report_result("echoed %ju objects of %ju bytes, each byte "
 			      "checked",
-			      (unsigned long long)out->objects,
-			      (unsigned long long)opt->size);
+			      out->objects, opt->size);
 }
 
 int echo_report(const struct echo_options *opt, const struct echo_outcome *out)

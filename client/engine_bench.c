@@ -320,10 +320,9 @@ static int report_reads(const struct bench *b, double seconds)
 			(json_int_t)(b->bytes / b->iters), "in_flight",
 			(json_int_t)b->opt->in_flight, "mapped", b->opt->map,
 			"seconds", seconds, "mb_per_s", mb_per_s));
-	report_result("%llu reads of %llu bytes, %llu in flight: %.2f MB/s",
-		      (unsigned long long)b->iters,
-		      (unsigned long long)(b->bytes / b->iters),
-		      (unsigned long long)b->opt->in_flight, mb_per_s);
+	report_result("%ju reads of %ju bytes, %ju in flight: %.2f MB/s",
+		      b->iters, (b->bytes / b->iters), b->opt->in_flight,
+		      mb_per_s);
 	return 0;
 }
 

@@ -85,12 +85,10 @@ static int put_from(const struct needle_options *opt, int fd, const char *name)
 		rc = needle_commit(&writer);
 	/* 说“放好了”之前，它必须已经在盘上。*/
 	if (!rc)
-		report_result("volume %u needle %llu cookie %u: %llu bytes, "
+		report_result("volume %u needle %ju cookie %u: %ju bytes, "
 			      "CRC-32C 0x%08x",
-			      opt->volume_id,
-			      (unsigned long long)opt->needle_id, opt->cookie,
-			      (unsigned long long)writer.needle.size,
-			      writer.needle.crc32c);
+			      opt->volume_id, opt->needle_id, opt->cookie,
+			      writer.needle.size, writer.needle.crc32c);
 	needle_writer_close(&writer);
 	return rc;
 }
@@ -125,15 +123,15 @@ static int get_from(const struct needle_options *opt,
 
 	if (!needle) {
 		report_error("build/needle list shows what there is",
-			     "volume %u has no needle %llu", opt->volume_id,
-			     (unsigned long long)opt->needle_id);
+			     "volume %u has no needle %ju", opt->volume_id,
+			     opt->needle_id);
 		return -ENOENT;
 	}
 	/* 错误里不说出真正的 cookie：知道它才算有权读。*/
 	if (opt->have_cookie && opt->cookie != needle->cookie) {
 		report_error("give the cookie that the put printed",
-			     "cookie %u is not that of needle %llu",
-			     opt->cookie, (unsigned long long)opt->needle_id);
+			     "cookie %u is not that of needle %ju", opt->cookie,
+			     opt->needle_id);
 		return -EACCES;
 	}
 	/* 先整个核对，再输出：坏的数据一个字节也不给出去。*/
@@ -189,9 +187,9 @@ static int list_as_text(const struct needle_options *opt,
 	for (size_t i = 0; i < volume->n_live; i++) {
 		const struct needle *needle = volume->live[i];
 
-		printf("%10u %20llu %10u %12llu  0x%08x\n", volume->volume_id,
-		       (unsigned long long)needle->needle_id, needle->cookie,
-		       (unsigned long long)needle->size, needle->crc32c);
+		printf("%10u %20ju %10u %12ju  0x%08x\n", volume->volume_id,
+		       needle->needle_id, needle->cookie, needle->size,
+		       needle->crc32c);
 	}
 	return 0;
 }
@@ -208,8 +206,7 @@ static int list_as_json(const struct needle_options *opt,
 		json_t *item;
 
 		/* JSON 的数在多数程序里是 double：2^53 以上就不准了。*/
-		snprintf(id, sizeof(id), "%llu",
-			 (unsigned long long)needle->needle_id);
+		snprintf(id, sizeof(id), "%ju", needle->needle_id);
 		item = json_pack("{s:I, s:s, s:I, s:I, s:I}", "volume",
 				 (json_int_t)volume->volume_id, "needle", id,
 				 "cookie", (json_int_t)needle->cookie, "size",
@@ -292,9 +289,9 @@ static int verify_volume(const struct needle_options *opt,
 		if (!rc && !padding_is_zero(volume, needle)) {
 			report_error("restore the volume from a copy",
 				     "%s/volume-%u.needles: the bytes after "
-				     "the record at offset %llu are not zero",
+				     "the record at offset %ju are not zero",
 				     opt->store, volume->volume_id,
-				     (unsigned long long)needle->offset);
+				     needle->offset);
 			rc = -EBADMSG;
 		}
 		tally->bytes += needle->size;
@@ -317,10 +314,8 @@ static int verify(struct needle_options *opt)
 		return rc;
 	rc = each_volume(opt, ids, n, verify_volume, &tally);
 	free(ids);
-	report_result("%llu needles, %llu superseded records, %llu bytes: %s",
-		      (unsigned long long)tally.needles,
-		      (unsigned long long)tally.superseded,
-		      (unsigned long long)tally.bytes,
+	report_result("%ju needles, %ju superseded records, %ju bytes: %s",
+		      tally.needles, tally.superseded, tally.bytes,
 		      rc ? "not all is well" : "all is well");
 	return rc;
 }
@@ -378,8 +373,7 @@ static int make(struct needle_options *opt)
 	for (uint32_t id = 1; id <= volumes && !rc; id++)
 		rc = make_volume(opt, id);
 	if (!rc)
-		report_result("%llu needles in %u volumes",
-			      (unsigned long long)opt->count, volumes);
+		report_result("%ju needles in %u volumes", opt->count, volumes);
 	return rc;
 }
 

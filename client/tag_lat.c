@@ -188,10 +188,9 @@ static int learn_plan(struct side *side)
 	if (request.length != sizeof(plan) ||
 	    le64toh(plan.size) > MAX_MSG_SIZE || !opt->plan.iters) {
 		report_error("run the same build on both sides",
-			     "the client's plan cannot be: %llu rounds of %llu "
+			     "the client's plan cannot be: %ju rounds of %ju "
 			     "bytes",
-			     (unsigned long long)opt->plan.iters,
-			     (unsigned long long)le64toh(plan.size));
+			     opt->plan.iters, le64toh(plan.size));
 		return -EPROTO;
 	}
 	opt->config.msg_size = (uint32_t)le64toh(plan.size);
@@ -238,11 +237,9 @@ static int receive_round(struct side *side, uint64_t round)
 	    !memcmp(side->in, &stamp, stamp_size(side)))
 		return 0;
 	report_error(NULL,
-		     "message %llu arrived wrong: %llu bytes (%llu "
+		     "message %ju arrived wrong: %ju bytes (%ju "
 		     "expected)",
-		     (unsigned long long)round,
-		     (unsigned long long)request.length,
-		     (unsigned long long)size);
+		     round, request.length, size);
 	return -EBADMSG;
 }
 

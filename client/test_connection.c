@@ -44,10 +44,8 @@ static int print_result(const struct tcpx_options *opt,
 	if (opt->json)
 		return print_json(&opt->test, out);
 	if (out->plan.mode == TCPX_BANDWIDTH)
-		report_result("%llu messages of %llu bytes: %.2f MB/s",
-			      (unsigned long long)out->plan.iters,
-			      (unsigned long long)out->plan.size,
-			      out->mb_per_s);
+		report_result("%ju messages of %ju bytes: %.2f MB/s",
+			      out->plan.iters, out->plan.size, out->mb_per_s);
 	else if (out->plan.mode == TCPX_PING_PONG && opt->test.server)
 		report_round_trips(out->plan.iters, out->plan.size,
 				   &out->half_us);

@@ -141,8 +141,8 @@ static void serve(struct task *self, void *arg)
 		rc = echo_server(client, ep);
 	}
 	if (rc == -ESHUTDOWN) /* 对端说了再见：这才是正常的结束 */
-		report_fact("%s: closed after %llu messages", ep->peer,
-			    (unsigned long long)ep->finished_recv_count);
+		report_fact("%s: closed after %ju messages", ep->peer,
+			    ep->finished_recv_count);
 	close_endpoint(ep, rc);
 	s->out.clients++;
 	s->out.failed += rc && rc != -ESHUTDOWN && rc != -EINTR;
@@ -338,10 +338,8 @@ static int converse(struct ucx_worker *w, const struct echo_options *opt,
 	rc = create_endpoint(ep);
 	if (!rc) {
 		endpoint_transport(ep, out->transport, sizeof(out->transport));
-		report_fact("I send with tag    0x%016llx",
-			    (unsigned long long)ep->msg_tag_send);
-		report_fact("I receive with tag 0x%016llx",
-			    (unsigned long long)ep->msg_tag_recv);
+		report_fact("I send with tag    0x%016jx", ep->msg_tag_send);
+		report_fact("I receive with tag 0x%016jx", ep->msg_tag_recv);
 		report_fact("over %s", out->transport);
 		report_step("send and receive");
 		began = now_ns();

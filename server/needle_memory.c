@@ -61,10 +61,9 @@ static int register_run(struct ibv_pd *pd, const struct needle_volume *volume,
 	return verb_failed(errno,
 			   explain_reg_mr_call(pd, addr, length,
 					       IBV_ACCESS_REMOTE_READ, errno),
-			   "ibv_reg_mr(volume %u, offset %llu, %llu bytes, "
+			   "ibv_reg_mr(volume %u, offset %ju, %ju bytes, "
 			   "REMOTE_READ)",
-			   volume->volume_id, (unsigned long long)offset,
-			   (unsigned long long)length);
+			   volume->volume_id, offset, length);
 }
 // endregion register
 
@@ -111,11 +110,10 @@ static int too_large(const struct needle_volume *volume,
 		     const struct needle *needle, uint64_t most)
 {
 	report_error("put it as several needles",
-		     "needle %llu of volume %u has %llu bytes and %d of "
-		     "header, one MR at most %llu",
-		     (unsigned long long)needle->needle_id, volume->volume_id,
-		     (unsigned long long)needle->size, NEEDLE_RECORD_HEADER,
-		     (unsigned long long)most);
+		     "needle %ju of volume %u has %ju bytes and %d of "
+		     "header, one MR at most %ju",
+		     needle->needle_id, volume->volume_id, needle->size,
+		     NEEDLE_RECORD_HEADER, most);
 	return -EFBIG;
 }
 
@@ -143,10 +141,10 @@ static int register_volume(struct needle_memory *memory, struct ibv_pd *pd,
 			return rc;
 		for (size_t i = first; i < next; i++)
 			rkeys[i] = mr->rkey;
-		report_fact("volume %u: %zu records, %llu bytes at %p, rkey "
+		report_fact("volume %u: %zu records, %ju bytes at %p, rkey "
 			    "0x%x",
-			    volume->volume_id, next - first,
-			    (unsigned long long)length, mr->addr, mr->rkey);
+			    volume->volume_id, next - first, length, mr->addr,
+			    mr->rkey);
 	}
 	return 0;
 }

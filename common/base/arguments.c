@@ -117,12 +117,10 @@ static int out_of_range(const char *next, const struct option_row *row,
 	char range[64], what[128];
 
 	if (row->most == UINT64_MAX)
-		snprintf(range, sizeof(range), "%llu ... 2^64 - 1",
-			 (unsigned long long)row->least);
+		snprintf(range, sizeof(range), "%ju ... 2^64 - 1", row->least);
 	else
-		snprintf(range, sizeof(range), "%llu ... %llu%s",
-			 (unsigned long long)row->least,
-			 (unsigned long long)row->most, units[row->kind].name);
+		snprintf(range, sizeof(range), "%ju ... %ju%s", row->least,
+			 row->most, units[row->kind].name);
 	snprintf(what, sizeof(what), "%s%s is not %s", row->help ? "--" : "",
 		 row->name, row->range ? row->range : range);
 	return wrong_usage(next, what, text);
@@ -207,9 +205,9 @@ static void print_row(const struct option_row *row, int column)
 		if (*c == '\n')
 			printf("\n%*s", column, "");
 		else if (*c == '@')
-			printf("%llu", (unsigned long long)row->standard);
+			printf("%ju", row->standard);
 		else if (*c == '#')
-			printf("%llu", (unsigned long long)row->most);
+			printf("%ju", row->most);
 		else
 			putchar(*c);
 	putchar('\n');

@@ -42,8 +42,7 @@ int laps_init(struct laps *laps, uint64_t n)
 	laps->stamps = malloc((n + 1) * sizeof(*laps->stamps));
 	if (!laps->stamps) {
 		report_error("choose fewer --iters",
-			     "no memory for %llu results",
-			     (unsigned long long)n);
+			     "no memory for %ju results", n);
 		return -ENOMEM;
 	}
 	/* 预先摸一遍：否则每写满一页就有一次缺页，全算进了延迟。*/
@@ -98,11 +97,10 @@ struct lap_summary laps_halved(struct laps *laps)
 void report_round_trips(uint64_t n, uint64_t size,
 			const struct lap_summary *half_us)
 {
-	report_result(
-		"%llu round trips of %llu bytes: half round trip min %.2f "
-		"median %.2f p99 %.2f max %.2f us",
-		(unsigned long long)n, (unsigned long long)size, half_us->min,
-		half_us->median, half_us->p99, half_us->max);
+	report_result("%ju round trips of %ju bytes: half round trip min %.2f "
+		      "median %.2f p99 %.2f max %.2f us",
+		      n, size, half_us->min, half_us->median, half_us->p99,
+		      half_us->max);
 }
 
 json_t *lap_summary_as_json(const struct lap_summary *s)

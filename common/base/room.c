@@ -17,10 +17,9 @@ int room_for(struct room *room, uint64_t size, uint64_t limit, const char *peer)
 	if (size > limit) {
 		report_error("the peer may be broken; --limit takes larger "
 			     "objects",
-			     "%s: it wants to send an object of %llu bytes, "
-			     "the limit is %llu",
-			     peer, (unsigned long long)size,
-			     (unsigned long long)limit);
+			     "%s: it wants to send an object of %ju bytes, "
+			     "the limit is %ju",
+			     peer, size, limit);
 		return -EMSGSIZE;
 	}
 	if (room->data && size <= room->size)
@@ -30,8 +29,8 @@ int room_for(struct room *room, uint64_t size, uint64_t limit, const char *peer)
 	room->data = malloc(size ? size : 1);
 	if (!room->data) {
 		report_error("lower --limit",
-			     "%s: no memory for an object of %llu bytes", peer,
-			     (unsigned long long)size);
+			     "%s: no memory for an object of %ju bytes", peer,
+			     size);
 		return -ENOMEM;
 	}
 	room->size = size;

@@ -135,10 +135,9 @@ static void finish(struct engine_read *read)
 		fail(read,
 		     engine_failure_of(
 			     ENGINE_IO_ERROR,
-			     "needle %llu of volume %u is damaged: the CRC-32C "
+			     "needle %ju of volume %u is damaged: the CRC-32C "
 			     "of its bytes is 0x%08x, its record says 0x%08x",
-			     (unsigned long long)n->needle_id, n->volume_id,
-			     read->crc, n->crc32c));
+			     n->needle_id, n->volume_id, read->crc, n->crc32c));
 	else
 		answer(read);
 }
@@ -218,27 +217,24 @@ static int look_up(struct engine_read *read, struct engine_failure *failure)
 
 	if (!n) {
 		*failure = engine_failure_of(ENGINE_INVALID_REQUEST,
-					     "no needle %llu in volume %u",
-					     (unsigned long long)r->needle_id,
-					     r->volume_id);
+					     "no needle %ju in volume %u",
+					     r->needle_id, r->volume_id);
 		return -ENOENT;
 	}
 	if (r->cookie != n->cookie) {
 		*failure = engine_failure_of(
 			ENGINE_PERMISSION_DENIED,
-			"wrong cookie for needle %llu of volume %u",
-			(unsigned long long)r->needle_id, r->volume_id);
+			"wrong cookie for needle %ju of volume %u",
+			r->needle_id, r->volume_id);
 		return -EACCES;
 	}
 	left = r->offset <= n->size ? n->size - r->offset : 0;
 	if (r->offset > n->size || r->size > left) {
 		*failure = engine_failure_of(
 			ENGINE_INVALID_REQUEST,
-			"offset %llu and size %llu are not within the needle, "
-			"which has %llu bytes",
-			(unsigned long long)r->offset,
-			(unsigned long long)r->size,
-			(unsigned long long)n->size);
+			"offset %ju and size %ju are not within the needle, "
+			"which has %ju bytes",
+			r->offset, r->size, n->size);
 		return -ERANGE;
 	}
 	read->needle = *n;
@@ -281,15 +277,15 @@ static int no_memory(struct engine_read *read, int rc,
 	else if (rc == -EDQUOT || rc == -ENOMEM)
 		*failure = engine_failure_of(
 			ENGINE_RESOURCE_EXHAUSTED,
-			"memory for %llu bytes, %zu are in use",
-			(unsigned long long)read->size, service->pool.in_use);
+			"memory for %ju bytes, %zu are in use", read->size,
+			service->pool.in_use);
 	else if (rc == -EMFILE || rc == -ENFILE)
 		*failure = engine_failure_of(ENGINE_RESOURCE_EXHAUSTED,
 					     "file descriptors");
 	else
 		*failure = engine_failure_of(ENGINE_MEMORY_REG_FAILED,
-					     "ibv_reg_mr of %llu bytes",
-					     (unsigned long long)read->size);
+					     "ibv_reg_mr of %ju bytes",
+					     read->size);
 	return rc;
 }
 

@@ -247,8 +247,8 @@ int engine_map_received(struct engine_connection *c, uint64_t size,
 	if (!holds(fd, size)) {
 		report_error("is it an engine of the same protocol?",
 			     "MapBufferResponse did not bring a sealed memfd "
-			     "of %llu bytes",
-			     (unsigned long long)size);
+			     "of %ju bytes",
+			     size);
 		close(fd);
 		return -EPROTO;
 	}
@@ -257,8 +257,7 @@ int engine_map_received(struct engine_connection *c, uint64_t size,
 		void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
 
 		if (at == MAP_FAILED)
-			rc = call_failed(errno, "mmap(memfd, %llu bytes)",
-					 (unsigned long long)size);
+			rc = call_failed(errno, "mmap(memfd, %ju bytes)", size);
 		else
 			mapping->data = at;
 	}

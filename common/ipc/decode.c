@@ -114,17 +114,16 @@ static int decode_number(const struct place *p, const msgpack_object *o,
 			 uint64_t most, uint64_t *out)
 {
 	if (o->type == MSGPACK_OBJECT_NEGATIVE_INTEGER)
-		return engine_refuse(p->fault, "%s: field %s is negative: %lld",
+		return engine_refuse(p->fault, "%s: field %s is negative: %jd",
 				     p->message, p->field->name.data,
-				     (long long)o->via.i64);
+				     o->via.i64);
 	if (o->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
 		return wrong_type(p, o, "an integer");
 	if (o->via.u64 > most)
 		return engine_refuse(p->fault,
-				     "%s: field %s is %llu, more than %llu",
+				     "%s: field %s is %ju, more than %ju",
 				     p->message, p->field->name.data,
-				     (unsigned long long)o->via.u64,
-				     (unsigned long long)most);
+				     o->via.u64, most);
 	*out = o->via.u64;
 	return 0;
 }

@@ -119,11 +119,11 @@ struct engine_failure engine_buffer_too_small(uint64_t requested,
 				    .recoverable = true };
 
 	snprintf(f.code, sizeof(f.code),
-		 "InsufficientBuffer { requested: %llu, available: %llu }",
-		 (unsigned long long)requested, (unsigned long long)available);
+		 "InsufficientBuffer { requested: %ju, available: %ju }",
+		 requested, available);
 	snprintf(f.message, sizeof(f.message),
-		 "Insufficient buffer space: requested %llu, available %llu",
-		 (unsigned long long)requested, (unsigned long long)available);
+		 "Insufficient buffer space: requested %ju, available %ju",
+		 requested, available);
 	return f;
 }
 
@@ -132,10 +132,10 @@ struct engine_failure engine_network_timeout(int64_t ms)
 	struct engine_failure f = { .category = "network",
 				    .recoverable = true };
 
-	snprintf(f.code, sizeof(f.code), "NetworkTimeout { timeout_ms: %lld }",
-		 (long long)ms);
-	snprintf(f.message, sizeof(f.message), "Network timeout after %lldms",
-		 (long long)ms);
+	snprintf(f.code, sizeof(f.code), "NetworkTimeout { timeout_ms: %jd }",
+		 ms);
+	snprintf(f.message, sizeof(f.message), "Network timeout after %jdms",
+		 ms);
 	return f;
 }
 

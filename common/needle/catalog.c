@@ -169,8 +169,8 @@ static int check_head(const struct wire_head *head)
 				       be16toh(head->entry_size),
 				       sizeof(struct wire_entry));
 	if (be64toh(head->count) > NEEDLE_CATALOG_MOST)
-		return not_a_catalogue("%llu needles are more than %u",
-				       (unsigned long long)be64toh(head->count),
+		return not_a_catalogue("%ju needles are more than %u",
+				       be64toh(head->count),
 				       NEEDLE_CATALOG_MOST);
 	return 0;
 }
@@ -191,8 +191,8 @@ static int check_entry(const struct needle_catalog *catalog,
 		wrong = "its address range wraps around";
 	if (!wrong)
 		return 0;
-	return not_a_catalogue("volume %u needle %llu: %s", entry->volume_id,
-			       (unsigned long long)entry->needle_id, wrong);
+	return not_a_catalogue("volume %u needle %ju: %s", entry->volume_id,
+			       entry->needle_id, wrong);
 }
 
 static int take_entries(struct needle_catalog *catalog,

@@ -131,17 +131,15 @@ static int check_volume_values(const uint8_t *in, const char *path,
 	    get32(in + 24)) {
 		report_error(restore,
 			     "%s: the header's values cannot be: committed "
-			     "%llu, reserved %u",
-			     path, (unsigned long long)committed,
-			     get32(in + 24));
+			     "%ju, reserved %u",
+			     path, committed, get32(in + 24));
 		return -EBADMSG;
 	}
 	if (committed > file_size) {
 		report_error(restore,
-			     "%s: %llu bytes were committed, the file has only "
-			     "%llu: it was cut",
-			     path, (unsigned long long)committed,
-			     (unsigned long long)file_size);
+			     "%s: %ju bytes were committed, the file has only "
+			     "%ju: it was cut",
+			     path, committed, file_size);
 		return -EBADMSG;
 	}
 	return 0;
@@ -177,23 +175,22 @@ int needle_read_record_header(const uint8_t *in, const char *path,
 			      uint32_t volume_id, uint64_t offset,
 			      uint64_t room, struct needle *needle)
 {
-	unsigned long long at = offset;
 	uint32_t crc;
 
 	/* committed 以内必有完整的 record；连头都放不下，就是被改坏了。*/
 	if (room < NEEDLE_RECORD_HEADER) {
 		report_error(restore,
-			     "%s: only %llu bytes are left for the record at "
-			     "offset %llu",
-			     path, (unsigned long long)room, at);
+			     "%s: only %ju bytes are left for the record at "
+			     "offset %ju",
+			     path, room, offset);
 		return -EBADMSG;
 	}
 	crc = record_crc(in, volume_id, offset);
 	if (get32(in + CRC_AT) != crc) {
 		report_error(restore,
-			     "%s: the record header at offset %llu is damaged: "
+			     "%s: the record header at offset %ju is damaged: "
 			     "its CRC-32C says 0x%08x, its bytes give 0x%08x",
-			     path, at, get32(in + CRC_AT), crc);
+			     path, offset, get32(in + CRC_AT), crc);
 		return -EBADMSG;
 	}
 	*needle = (struct needle){ .needle_id = get64(in + 8),
@@ -210,9 +207,9 @@ int needle_read_record_header(const uint8_t *in, const char *path,
 	    needle->size <= room - NEEDLE_RECORD_HEADER)
 		return 0;
 	report_error(restore,
-		     "%s: the record at offset %llu cannot be: magic 0x%08x, "
-		     "%llu bytes of data where there is room for %llu",
-		     path, at, get32(in), (unsigned long long)needle->size,
-		     (unsigned long long)(room - NEEDLE_RECORD_HEADER));
+		     "%s: the record at offset %ju cannot be: magic 0x%08x, "
+		     "%ju bytes of data where there is room for %ju",
+		     path, offset, get32(in), needle->size,
+		     room - NEEDLE_RECORD_HEADER);
 	return -EBADMSG;
 }

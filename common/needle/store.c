@@ -126,8 +126,7 @@ static int read_header(struct needle_volume *volume, const uint8_t *header,
 	if (size < NEEDLE_VOLUME_HEADER) {
 		report_error("restore the volume from a copy; if nothing was "
 			     "ever put there, remove the file",
-			     "%s: %llu bytes are no volume", path,
-			     (unsigned long long)size);
+			     "%s: %ju bytes are no volume", path, size);
 		return -EBADMSG;
 	}
 	rc = needle_read_volume_header(header, path, volume_id, size,
@@ -271,12 +270,10 @@ int needle_volume_open(struct needle_volume *volume, const char *dir,
 	if (!rc && writer)
 		volume->tail = 0;
 	if (!rc && volume->tail)
-		report_warning(
-			"the next put cuts them off",
-			"%s: a put was interrupted: the last %llu bytes, "
-			"from offset %llu, are not read",
-			path, (unsigned long long)volume->tail,
-			(unsigned long long)volume->length);
+		report_warning("the next put cuts them off",
+			       "%s: a put was interrupted: the last %ju bytes, "
+			       "from offset %ju, are not read",
+			       path, volume->tail, volume->length);
 	/* 映射自己持有文件，描述符可以关了。*/
 	if (fd >= 0)
 		close(fd);
@@ -319,13 +316,12 @@ int needle_check(const struct needle_volume *volume,
 	if (crc == needle->crc32c)
 		return 0;
 	report_error("put the needle again, or restore the volume from a copy",
-		     "%s/volume-%u.needles: the data of needle %llu at offset "
-		     "%llu are damaged: the record's CRC-32C says 0x%08x, the "
+		     "%s/volume-%u.needles: the data of needle %ju at offset "
+		     "%ju are damaged: the record's CRC-32C says 0x%08x, the "
 		     "bytes give 0x%08x",
-		     dir, volume->volume_id,
-		     (unsigned long long)needle->needle_id,
-		     (unsigned long long)needle->offset + NEEDLE_RECORD_HEADER,
-		     needle->crc32c, crc);
+		     dir, volume->volume_id, needle->needle_id,
+		     needle->offset + NEEDLE_RECORD_HEADER, needle->crc32c,
+		     crc);
 	return -EBADMSG;
 }
 

@@ -176,8 +176,8 @@ static int prepare(struct needle_writer *writer, const char *dir,
 	if (cut)
 		report_warning(NULL,
 			       "%s: the last put was interrupted: cut off its "
-			       "%llu bytes",
-			       writer->path, (unsigned long long)cut);
+			       "%ju bytes",
+			       writer->path, cut);
 	writer->end = writer->committed;
 	writer->ready = true;
 	return 0;

@@ -68,13 +68,11 @@ static int plans_differ(const struct plan_msg *mine,
 {
 	report_error("give --bw, --iters and --size the same values on both "
 		     "sides",
-		     "the peer plans mode %s, %llu messages of %u bytes; this "
-		     "side mode %s, %llu messages of %u bytes",
-		     mode_name(be32toh(peers->mode)),
-		     (unsigned long long)be64toh(peers->iters),
+		     "the peer plans mode %s, %ju messages of %u bytes; this "
+		     "side mode %s, %ju messages of %u bytes",
+		     mode_name(be32toh(peers->mode)), be64toh(peers->iters),
 		     be32toh(peers->size), mode_name(be32toh(mine->mode)),
-		     (unsigned long long)be64toh(mine->iters),
-		     be32toh(mine->size));
+		     be64toh(mine->iters), be32toh(mine->size));
 	return -EPROTO;
 }
 
@@ -165,10 +163,9 @@ static int check_received(struct progress *p, const struct ibv_wc *wc)
 		return 0;
 	}
 	report_error(NULL,
-		     "message %llu arrived wrong: %u bytes in slot %u (%u "
+		     "message %ju arrived wrong: %u bytes in slot %u (%u "
 		     "bytes expected)",
-		     (unsigned long long)p->received, wc->byte_len, slot,
-		     res->msg_size);
+		     p->received, wc->byte_len, slot, res->msg_size);
 	return -EBADMSG;
 }
 // endregion stamp

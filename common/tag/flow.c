@@ -68,8 +68,8 @@ int tag_send(struct tag_channel *ch, struct tag_request *request,
 					 .length = length,
 					 .buf = (char *)(uintptr_t)buf };
 	if (length > MAX_MSG_SIZE) {
-		report_error("divide it", "a message of %llu bytes is over %u",
-			     (unsigned long long)length, MAX_MSG_SIZE);
+		report_error("divide it", "a message of %ju bytes is over %u",
+			     length, MAX_MSG_SIZE);
 		tag_complete(request, -EMSGSIZE);
 		return -EMSGSIZE;
 	}

@@ -50,8 +50,8 @@ static int register_buffer(struct tag_channel *ch, struct tag_request *request,
 	return verb_failed(err,
 			   explain_reg_mr_call(pd, request->buf,
 					       request->length, access, err),
-			   "ibv_reg_mr(%llu bytes for a rendezvous)",
-			   (unsigned long long)request->length);
+			   "ibv_reg_mr(%ju bytes for a rendezvous)",
+			   request->length);
 }
 
 // region rts

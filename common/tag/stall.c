@@ -27,10 +27,8 @@ static const char *unexpected_text(const struct tag_channel *ch, char *out,
 		if (!m)
 			break;
 		at += (size_t)snprintf(out + at, size - at,
-				       "%stag 0x%llx of %llu bytes",
-				       i ? ", " : "",
-				       (unsigned long long)m->tag,
-				       (unsigned long long)m->length);
+				       "%stag 0x%jx of %ju bytes",
+				       i ? ", " : "", m->tag, m->length);
 	}
 	if (m && tag_match_next_unexpected(&ch->match, m))
 		snprintf(out + at, size - at, ", ...");
@@ -40,15 +38,14 @@ static const char *unexpected_text(const struct tag_channel *ch, char *out,
 static void receive_waits(const struct tag_channel *ch,
 			  const struct tag_request *request, int ms)
 {
-	unsigned long long n = ch->match.n_unexpected;
+	uint64_t n = ch->match.n_unexpected;
 	char seen[SHOWN * 64];
 
 	report_error(n ? "compare tag and mask with what the peer sends"
 		       : "does the peer send at all, and with this tag?",
-		     "no message fits tag 0x%llx, mask 0x%llx within %d ms; "
-		     "%llu unexpected%s%s%s",
-		     (unsigned long long)request->recv.tag,
-		     (unsigned long long)request->recv.mask, ms, n,
+		     "no message fits tag 0x%jx, mask 0x%jx within %d ms; "
+		     "%ju unexpected%s%s%s",
+		     request->recv.tag, request->recv.mask, ms, n,
 		     n ? ": " : "", unexpected_text(ch, seen, sizeof(seen)),
 		     ch->n_in_ring ? "; the ring is full of them, later "
 				     "messages wait behind"
@@ -61,9 +58,9 @@ static void queued_send_waits(struct tag_channel *ch,
 	bool credit = tag_has_credit(ch);
 
 	report_error("does the peer post receives that fit, and make progress?",
-		     "the message with tag 0x%llx was not sent within %d ms: "
+		     "the message with tag 0x%jx was not sent within %d ms: "
 		     "%s",
-		     (unsigned long long)request->tag, ms,
+		     request->tag, ms,
 		     !credit ? "the peer has not made room for it (no credit)"
 		     : !tag_has_slot(ch)
 			     ? "the send queue is full"
@@ -83,11 +80,9 @@ static void read_waits(const struct tag_channel *ch,
 	char next[EXPLAIN_NEXT_SIZE];
 
 	report_error(explain_next(next, &why),
-		     "%llu of %llu bytes of the message with tag 0x%llx were "
+		     "%ju of %ju bytes of the message with tag 0x%jx were "
 		     "read within %d ms%s%s",
-		     (unsigned long long)request->fetched,
-		     (unsigned long long)request->length,
-		     (unsigned long long)request->tag, ms,
+		     request->fetched, request->length, request->tag, ms,
 		     why.cause[0] ? ": " : "", why.cause);
 }
 
@@ -110,7 +105,6 @@ void tag_report_stall(struct tag_channel *ch, const struct tag_request *request,
 		report_error("does the peer post a receive that fits, and make "
 			     "progress?",
 			     "the peer has not fetched the message with tag "
-			     "0x%llx of %llu bytes within %d ms",
-			     (unsigned long long)request->tag,
-			     (unsigned long long)request->length, ms);
+			     "0x%jx of %ju bytes within %d ms",
+			     request->tag, request->length, ms);
 }

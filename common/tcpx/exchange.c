@@ -157,10 +157,9 @@ int tcpx_receive_plan(int sock, struct tcpx_plan *plan, int64_t deadline)
 	if (mode > TCPX_PING_PONG || size > TCPX_MAX_SIZE || iters < 1 ||
 	    iters > MAX_ITERS || msg.text > 1) {
 		report_error("run the same build on both sides",
-			     "the peer's plan cannot be: mode %u, %llu "
-			     "messages of %llu bytes",
-			     mode, (unsigned long long)iters,
-			     (unsigned long long)size);
+			     "the peer's plan cannot be: mode %u, %ju "
+			     "messages of %ju bytes",
+			     mode, iters, size);
 		return -EPROTO;
 	}
 	*plan = (struct tcpx_plan){ (enum tcpx_mode)mode, size, iters,

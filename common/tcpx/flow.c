@@ -59,9 +59,8 @@ static int check_memory(const struct tcpx_flow *flow, unsigned int flows)
 	if (need <= have)
 		return 0;
 	report_error("choose a smaller --size or fewer --channels",
-		     "the buffers need %llu MiB, this machine has %llu MiB",
-		     (unsigned long long)need >> 20,
-		     (unsigned long long)have >> 20);
+		     "the buffers need %ju MiB, this machine has %ju MiB",
+		     need >> 20, have >> 20);
 	return -ENOMEM;
 }
 
@@ -147,8 +146,8 @@ static int arrived_wrong(const struct tcpx_flow *flow, uint64_t message,
 {
 	report_error("both sides should run the same build, and the plugin be "
 		     "one that works with NCCL",
-		     "message %llu on channel %u arrived wrong: %s",
-		     (unsigned long long)message, flow->channel, how);
+		     "message %ju on channel %u arrived wrong: %s", message,
+		     flow->channel, how);
 	return -EBADMSG;
 }
 
@@ -159,8 +158,8 @@ static int check_size(const struct tcpx_flow *flow, uint64_t message, int size)
 
 	if (size == -1 || (uint64_t)(int64_t)size == flow->plan->size)
 		return 0;
-	snprintf(how, sizeof(how), "%d bytes instead of %llu", size,
-		 (unsigned long long)flow->plan->size);
+	snprintf(how, sizeof(how), "%d bytes instead of %ju", size,
+		 flow->plan->size);
 	return arrived_wrong(flow, message, how);
 }
 
@@ -179,8 +178,7 @@ static int check(const struct tcpx_flow *flow, uint64_t message)
 				 seed_of(flow, message));
 	if (at == expected)
 		return 0;
-	snprintf(how, sizeof(how), "byte %zu of %llu differs", at,
-		 (unsigned long long)expected);
+	snprintf(how, sizeof(how), "byte %zu of %ju differs", at, expected);
 	return arrived_wrong(flow, message, how);
 }
 

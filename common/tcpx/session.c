@@ -166,12 +166,9 @@ static int compare_plans(const struct session *s)
 	     mine->iters == peers->iters))
 		return 0;
 	report_error("give both sides the same, or the server none at all",
-		     "the client plans %llu messages of %llu bytes, this "
-		     "server was told %llu of %llu bytes%s",
-		     (unsigned long long)peers->iters,
-		     (unsigned long long)peers->size,
-		     (unsigned long long)mine->iters,
-		     (unsigned long long)mine->size,
+		     "the client plans %ju messages of %ju bytes, this "
+		     "server was told %ju of %ju bytes%s",
+		     peers->iters, peers->size, mine->iters, mine->size,
 		     mine->mode == peers->mode ? "" : ", in another mode");
 	return -EPROTO;
 }
@@ -337,18 +334,16 @@ static void report_messages(const struct session *s)
 	char text[256];
 
 	if (s->plan.text && s->channels == 1) {
-		report_line("✓ SUCCESS: %s %llu bytes", verb,
-			    (unsigned long long)s->plan.size);
+		report_line("✓ SUCCESS: %s %ju bytes", verb, s->plan.size);
 		if (is_server(s))
 			report_line("Data: '%s'",
 				    tcpx_flow_text(&s->flows[0], text,
 						   sizeof(text)));
 		return;
 	}
-	report_line("✓ SUCCESS: %s %llu messages of %llu bytes on each of %u "
+	report_line("✓ SUCCESS: %s %ju messages of %ju bytes on each of %u "
 		    "channels, %s",
-		    verb, (unsigned long long)s->plan.iters,
-		    (unsigned long long)s->plan.size, s->channels,
+		    verb, s->plan.iters, s->plan.size, s->channels,
 		    s->plan.mode == TCPX_CHECK ? "each checked"
 					       : "the last ones checked");
 }

@@ -342,14 +342,12 @@ int create_endpoint(struct ucx_endpoint *ep)
 	ep->ctrl_tag_recv = ep->info_out.ctrl_tag;
 	ep->have_tags = true;
 	ucx_debug(ep->worker,
-		  "%s: %p, msg-tag-send: 0x%llx, msg-tag-recv: 0x%llx, "
-		  "ctrl-tag-send: 0x%llx, ctrl-tag-recv: 0x%llx",
+		  "%s: %p, msg-tag-send: 0x%jx, msg-tag-recv: 0x%jx, "
+		  "ctrl-tag-send: 0x%jx, ctrl-tag-recv: 0x%jx",
 		  ep->listener ? "_listener_handler() server"
 			       : "create_endpoint() client",
-		  (void *)ep->ep, (unsigned long long)ep->msg_tag_send,
-		  (unsigned long long)ep->msg_tag_recv,
-		  (unsigned long long)ep->ctrl_tag_send,
-		  (unsigned long long)ep->ctrl_tag_recv);
+		  (void *)ep->ep, ep->msg_tag_send, ep->msg_tag_recv,
+		  ep->ctrl_tag_send, ep->ctrl_tag_recv);
 	/* 对端随时可以说“我要关了”：从现在起就为这句话留一个接收。*/
 	return ucx_post_ctrl_recv(ep);
 }
@@ -386,9 +384,9 @@ int send_obj(struct ucx_endpoint *ep, const void *data, uint64_t size)
 static int left_when_idle(const struct ucx_endpoint *ep)
 {
 	report_warning("see the peer's own messages",
-		       "%s: it is gone without a control message, after %llu "
+		       "%s: it is gone without a control message, after %ju "
 		       "messages",
-		       ep->peer, (unsigned long long)ep->finished_recv_count);
+		       ep->peer, ep->finished_recv_count);
 	return -ESHUTDOWN;
 }
 
@@ -534,9 +532,8 @@ void close_endpoint(struct ucx_endpoint *ep, int rc)
 		if (ucx_peer_closes(ep))
 			ucx_debug(ep->worker,
 				  "[Recv shutdown] ep: %p, tag: "
-				  "0x%llx",
-				  (void *)ep->ep,
-				  (unsigned long long)ep->ctrl_tag_recv);
+				  "0x%jx",
+				  (void *)ep->ep, ep->ctrl_tag_recv);
 		else if (well)
 			say_goodbye(ep);
 	}

@@ -103,12 +103,10 @@ static int check_control(const struct ucx_endpoint *ep)
 			return -ESHUTDOWN;
 	}
 	report_error("the peer breaks the protocol of UCX-Py",
-		     "%s: a control message of %zu bytes, opcode %llu, says "
-		     "close after %llu messages; %llu have come",
-		     ep->peer, ep->control.length,
-		     (unsigned long long)msg->opcode,
-		     (unsigned long long)msg->close_after_n_recv,
-		     (unsigned long long)ep->finished_recv_count);
+		     "%s: a control message of %zu bytes, opcode %ju, says "
+		     "close after %ju messages; %ju have come",
+		     ep->peer, ep->control.length, msg->opcode,
+		     msg->close_after_n_recv, ep->finished_recv_count);
 	return -EPROTO;
 }
 
@@ -175,10 +173,9 @@ static void debug_message(const struct ucx_endpoint *ep, const char *what,
 {
 	if (ep->worker->debug)
 		ucx_debug(ep->worker,
-			  "[%s #%03llu] ep: %p, tag: 0x%llx, nbytes: %zu, "
+			  "[%s #%03ju] ep: %p, tag: 0x%jx, nbytes: %zu, "
 			  "type: %s",
-			  what, (unsigned long long)number, (void *)ep->ep,
-			  (unsigned long long)tag, size, type);
+			  what, number, (void *)ep->ep, tag, size, type);
 }
 
 static int tag_send(struct ucx_endpoint *ep, const void *data, size_t size,
@@ -287,10 +284,10 @@ int ucx_post_ctrl_recv(struct ucx_endpoint *ep)
 int ucx_post_ctrl_send(struct ucx_endpoint *ep)
 {
 	ucx_debug(ep->worker,
-		  "[Send shutdown] ep: %p, tag: 0x%llx, close_after_n_recv: "
-		  "%llu",
-		  (void *)ep->ep, (unsigned long long)ep->ctrl_tag_send,
-		  (unsigned long long)ep->ctrl_out.close_after_n_recv);
+		  "[Send shutdown] ep: %p, tag: 0x%jx, close_after_n_recv: "
+		  "%ju",
+		  (void *)ep->ep, ep->ctrl_tag_send,
+		  ep->ctrl_out.close_after_n_recv);
 	return tag_send(ep, &ep->ctrl_out, sizeof(ep->ctrl_out),
 			ep->ctrl_tag_send);
 }

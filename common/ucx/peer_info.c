@@ -72,8 +72,7 @@ int ucx_checksum(uint64_t msg_tag, uint64_t ctrl_tag, uint64_t *checksum)
 {
 	char text[64];
 
-	snprintf(text, sizeof(text), "(%llu, %llu)",
-		 (unsigned long long)msg_tag, (unsigned long long)ctrl_tag);
+	snprintf(text, sizeof(text), "(%ju, %ju)", msg_tag, ctrl_tag);
 	return ucx_hash64bits(text, checksum);
 }
 
@@ -92,11 +91,11 @@ int ucx_generate_tags(const void *handle, struct ucx_peer_info *info)
 		return rc;
 	}
 	python_bytes_repr(repr, seed, sizeof(seed));
-	snprintf(text, sizeof(text), "('msg_tag', %s, %llu)", repr,
-		 (unsigned long long)(uintptr_t)handle);
+	snprintf(text, sizeof(text), "('msg_tag', %s, %ju)", repr,
+		 (uintmax_t)(uintptr_t)handle);
 	rc = ucx_hash64bits(text, &info->msg_tag);
-	snprintf(text, sizeof(text), "('ctrl_tag', %s, %llu)", repr,
-		 (unsigned long long)(uintptr_t)handle);
+	snprintf(text, sizeof(text), "('ctrl_tag', %s, %ju)", repr,
+		 (uintmax_t)(uintptr_t)handle);
 	if (!rc)
 		rc = ucx_hash64bits(text, &info->ctrl_tag);
 	return rc ? rc
@@ -114,11 +113,9 @@ int ucx_check_peer_info(const struct ucx_peer_info *info, const char *peer)
 		return rc;
 	report_error("the peer must be UCX-Py from 2021 or later or this "
 		     "program, on a machine of the same byte order",
-		     "%s: wrong checksum in the peer info: 0x%llx instead of "
-		     "0x%llx for msg_tag 0x%llx, ctrl_tag 0x%llx",
-		     peer, (unsigned long long)info->checksum,
-		     (unsigned long long)expected,
-		     (unsigned long long)info->msg_tag,
-		     (unsigned long long)info->ctrl_tag);
+		     "%s: wrong checksum in the peer info: 0x%jx instead of "
+		     "0x%jx for msg_tag 0x%jx, ctrl_tag 0x%jx",
+		     peer, info->checksum, expected, info->msg_tag,
+		     info->ctrl_tag);
 	return -EPROTO;
 }

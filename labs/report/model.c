@@ -362,8 +362,7 @@ static void belief_text(char *out, size_t size, const struct qp *qp,
 	else if (json_is_string(value))
 		snprintf(out, size, "%s", json_string_value(value));
 	else if (strstr(key, "psn"))
-		snprintf(out, size, "0x%06llx",
-			 (unsigned long long)json_integer_value(value));
+		snprintf(out, size, "0x%06llx", json_integer_value(value));
 	else
 		snprintf(out, size, "%" JSON_INTEGER_FORMAT,
 			 json_integer_value(value));

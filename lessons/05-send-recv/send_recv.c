@@ -72,8 +72,8 @@ static void show_completion(const char *who, const struct ibv_wc *wc)
 {
 	bool received = wc->opcode == IBV_WC_RECV;
 
-	report_fact("%s: wr_id 0x%llx (slot %u), status %s, opcode %s", who,
-		    (unsigned long long)wc->wr_id, WR_ID_SLOT(wc->wr_id),
+	report_fact("%s: wr_id 0x%jx (slot %u), status %s, opcode %s", who,
+		    wc->wr_id, WR_ID_SLOT(wc->wr_id),
 		    ibv_wc_status_str(wc->status), received ? "RECV" : "SEND");
 	/* byte_len 只对“收到”的 completion 有意义，SEND 的不要读。*/
 	if (received)

@@ -124,8 +124,7 @@ static int post_into_err(struct rdma_resources *a)
 		rc = deadline_sleep_ms(1, INT64_MAX);
 	}
 	if (!rc)
-		report_fact("wr_id 0x%llx came back: %s (%d)",
-			    (unsigned long long)wc.wr_id,
+		report_fact("wr_id 0x%jx came back: %s (%d)", wc.wr_id,
 			    ibv_wc_status_str(wc.status), wc.status);
 	return rc;
 }

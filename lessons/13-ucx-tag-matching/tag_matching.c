@@ -56,7 +56,7 @@ static const char *mask_text(char *out, size_t size, uint64_t mask)
 		return "exactly";
 	if (mask == TAG_ANY)
 		return "any";
-	snprintf(out, size, "mask 0x%llx", (unsigned long long)mask);
+	snprintf(out, size, "mask 0x%jx", mask);
 	return out;
 }
 
@@ -70,18 +70,17 @@ static void show_queues(const struct tag_channel *ch)
 
 	while ((r = tag_match_next_posted(&ch->match, r)))
 		n += (size_t)snprintf(posted + n, sizeof(posted) - n,
-				      " [0x%llx %s]",
-				      (unsigned long long)r->tag,
+				      " [0x%jx %s]", r->tag,
 				      mask_text(mask, sizeof(mask), r->mask));
 	n = 0;
 	while ((m = tag_match_next_unexpected(&ch->match, m)))
 		n += (size_t)snprintf(
 			unexpected + n, sizeof(unexpected) - n,
-			" [0x%llx %s %llu]", (unsigned long long)m->tag,
+			" [0x%jx %s %ju]", m->tag,
 			tag_entry(m, struct tag_unexpected, message)->rendezvous
 				? "RTS for"
 				: "eager",
-			(unsigned long long)m->length);
+			m->length);
 	report_fact("  posted:    %s", posted[0] ? posted : " -");
 	report_fact("  unexpected:%s", unexpected[0] ? unexpected : " -");
 }
@@ -184,8 +183,7 @@ static int say(struct pair *p, const char *text, uint64_t tag)
 	uint64_t arrived = n->eager_received + n->rendezvous_received;
 	int rc = tag_send(&p->a.channel, &p->sent, text, strlen(text) + 1, tag);
 
-	report_fact("A sends \"%s\" with tag 0x%llx", text,
-		    (unsigned long long)tag);
+	report_fact("A sends \"%s\" with tag 0x%jx", text, tag);
 	return rc ? rc : await_arrivals(p, arrived + 1);
 }
 
@@ -195,7 +193,7 @@ static int listen_for(struct pair *p, struct tag_request *request, char *text,
 	char how[32];
 	int rc = tag_recv(&p->b.channel, request, text, size, tag, mask);
 
-	report_fact("B receives tag 0x%llx, %s", (unsigned long long)tag,
+	report_fact("B receives tag 0x%jx, %s", tag,
 		    mask_text(how, sizeof(how), mask));
 	return rc;
 }
@@ -206,8 +204,8 @@ static void show_received(const char *which, const struct tag_request *request,
 	if (request->status == -EINPROGRESS)
 		report_fact("%s still waits", which);
 	else
-		report_fact("%s got \"%s\", tag 0x%llx", which, text,
-			    (unsigned long long)request->tag);
+		report_fact("%s got \"%s\", tag 0x%jx", which, text,
+			    request->tag);
 }
 
 /* receive 在先：消息一到就配上，直接从环里拷进 buffer。*/
@@ -278,30 +276,27 @@ static int rendezvous(struct pair *p)
 	report_step("over %d bytes: RTS, RDMA READ, FIN", EAGER_MAX);
 	fill_big(p);
 	rc = tag_send(&p->a.channel, &p->sent, p->big, BIG, TAG_OF(3, 1));
-	report_fact("A sends %d bytes with tag 0x%llx", BIG,
-		    (unsigned long long)TAG_OF(3, 1));
+	report_fact("A sends %d bytes with tag 0x%jx", BIG, TAG_OF(3, 1));
 	if (!rc)
 		rc = await_arrivals(p, n->eager_received + 1);
 	/* 到的只是 28 字节的 RTS：数据还在 A 那里，A 的 buffer 不能动。*/
 	show_queues(&p->b.channel);
-	report_fact("A's send %s; READs so far: %llu",
-		    p->sent.status ? "is not done" : "is done",
-		    (unsigned long long)n->reads);
+	report_fact("A's send %s; READs so far: %ju",
+		    p->sent.status ? "is not done" : "is done", n->reads);
 	if (!rc)
 		rc = tag_recv(&p->b.channel, &p->received, p->room, BIG,
 			      TAG_OF(3, 1), TAG_EXACT);
-	report_fact("B receives tag 0x%llx, exactly",
-		    (unsigned long long)TAG_OF(3, 1));
+	report_fact("B receives tag 0x%jx, exactly", TAG_OF(3, 1));
 	if (!rc)
 		rc = await_request(p, &p->received);
 	if (!rc)
 		rc = await_request(p, &p->sent);
 	if (rc)
 		return rc;
-	report_fact("B has %llu bytes, %s; READs so far: %llu",
-		    (unsigned long long)p->received.length,
+	report_fact("B has %ju bytes, %s; READs so far: %ju",
+		    p->received.length,
 		    memcmp(p->big, p->room, BIG) ? "WRONG" : "the right ones",
-		    (unsigned long long)n->reads);
+		    n->reads);
 	report_fact("A's send is done: the FIN has come");
 	return memcmp(p->big, p->room, BIG) ? -EBADMSG : 0;
 }
@@ -318,10 +313,9 @@ static int probe_and_cancel(struct pair *p)
 	rc = tag_probe(&p->b.channel, TAG_OF(4, 0), ~MASK_STREAM, &message);
 	if (rc < 0)
 		return rc;
-	report_fact("B probes kind 4: %s, tag 0x%llx, %llu bytes",
-		    rc ? "there is one" : "nothing",
-		    (unsigned long long)message.tag,
-		    (unsigned long long)message.length);
+	report_fact("B probes kind 4: %s, tag 0x%jx, %ju bytes",
+		    rc ? "there is one" : "nothing", message.tag,
+		    message.length);
 	rc = listen_for(p, &p->received, p->text, sizeof(p->text), TAG_OF(4, 1),
 			TAG_EXACT);
 	if (!rc)
@@ -357,11 +351,9 @@ static int wide_mask(struct pair *p)
 	show_received("it", &p->received, p->text);
 	show_queues(&p->b.channel);
 	report_error("use TAG_EXACT, or a mask that covers all that matters",
-		     "the receive for tag 0x%llx got tag 0x%llx: mask 0x%llx "
+		     "the receive for tag 0x%jx got tag 0x%jx: mask 0x%jx "
 		     "sees no difference",
-		     (unsigned long long)TAG_OF(2, 5),
-		     (unsigned long long)p->received.tag,
-		     (unsigned long long)MASK_STREAM);
+		     TAG_OF(2, 5), p->received.tag, MASK_STREAM);
 	return -EBADMSG;
 }
 
@@ -392,9 +384,9 @@ static int too_small(struct pair *p)
 	report_fact("B's buffer: \"%s\"", text);
 	show_queues(&p->b.channel); /* 消息用掉了，不会再来 */
 	report_error("probe for the length first, or agree on a maximum",
-		     "the message of %llu bytes does not fit 10: truncated, "
+		     "the message of %ju bytes does not fit 10: truncated, "
 		     "and gone",
-		     (unsigned long long)p->received.length);
+		     p->received.length);
 	return rc;
 }
 
@@ -417,11 +409,10 @@ static int no_receive(struct pair *p)
 	}
 	if (rc)
 		return rc;
-	report_fact("A has sent %llu messages; number %llu waits",
-		    (unsigned long long)sent, (unsigned long long)sent + 1);
-	report_fact("B keeps %llu on the heap and %u in its ring",
-		    (unsigned long long)(b->match.n_unexpected - b->n_in_ring),
-		    b->n_in_ring);
+	report_fact("A has sent %ju messages; number %ju waits", sent,
+		    sent + 1);
+	report_fact("B keeps %ju on the heap and %u in its ring",
+		    (b->match.n_unexpected - b->n_in_ring), b->n_in_ring);
 	return tag_wait(&p->a.channel, send, SHORT_MS);
 }
 
@@ -447,8 +438,8 @@ static int early_reuse(struct pair *p)
 	if (rc)
 		return rc;
 	report_error("change the buffer only when the send is done",
-		     "B received %llu bytes '%c', not what was sent",
-		     (unsigned long long)p->received.length, p->room[0]);
+		     "B received %ju bytes '%c', not what was sent",
+		     p->received.length, p->room[0]);
 	return -EBADMSG;
 }
 

@@ -68,7 +68,7 @@ static void value_text(char *out, size_t size, const msgpack_object *o)
 {
 	switch (o->type) {
 	case MSGPACK_OBJECT_POSITIVE_INTEGER:
-		snprintf(out, size, "%llu", (unsigned long long)o->via.u64);
+		snprintf(out, size, "%ju", o->via.u64);
 		break;
 	case MSGPACK_OBJECT_STR:
 		snprintf(out, size, "\"%.*s\"", (int)o->via.str.size,
@@ -340,8 +340,7 @@ static void value_of(char *out, size_t size, const char *name, json_t *value)
 	char *text;
 
 	if (strstr(name, "crc") || strstr(name, "cookie")) {
-		snprintf(out, size, "0x%08llx",
-			 (unsigned long long)json_integer_value(value));
+		snprintf(out, size, "0x%08llx", json_integer_value(value));
 		return;
 	}
 	text = json_dumps(value, JSON_ENCODE_ANY);

@@ -39,8 +39,8 @@ static void describe(char said[SAID_SIZE], const struct engine_message *m)
 			 (int)m->error.message.size, m->error.message.data);
 		break;
 	case ENGINE_START_READ_RESPONSE:
-		snprintf(said, SAID_SIZE, "%llu bytes were read",
-			 (unsigned long long)m->started.transfer_size);
+		snprintf(said, SAID_SIZE, "%ju bytes were read",
+			 m->started.transfer_size);
 		break;
 	case ENGINE_COMPLETE_READ_RESPONSE:
 		snprintf(said, SAID_SIZE, "success %s: %.*s",

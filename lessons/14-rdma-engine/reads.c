@@ -80,11 +80,9 @@ static int connect_to_node(struct by_hand *h)
 	for (size_t i = 0; i < h->catalog.count && !rc; i++) {
 		const struct needle_entry *n = &h->catalog.entries[i];
 
-		report_fact("needle %llu: %6llu bytes at 0x%llx, rkey 0x%05x, "
+		report_fact("needle %ju: %6ju bytes at 0x%jx, rkey 0x%05x, "
 			    "CRC-32C 0x%08x",
-			    (unsigned long long)n->needle_id,
-			    (unsigned long long)n->size,
-			    (unsigned long long)n->remote_addr, n->rkey,
+			    n->needle_id, n->size, n->remote_addr, n->rkey,
 			    n->crc32c);
 	}
 	return rc || h->catalog.count == NEEDLES
@@ -97,10 +95,8 @@ static void on_arrived(struct remote_read *remote, uint64_t from, uint64_t upto)
 {
 	struct reading *r = (struct reading *)remote;
 
-	report_fact("completion %2u: needle %llu, bytes %6llu to %6llu",
-		    ++r->h->completions,
-		    (unsigned long long)r->needle->needle_id,
-		    (unsigned long long)from, (unsigned long long)upto - 1);
+	report_fact("completion %2u: needle %ju, bytes %6ju to %6ju",
+		    ++r->h->completions, r->needle->needle_id, from, upto - 1);
 }
 
 static void on_done(struct remote_read *remote, int status)
@@ -186,11 +182,10 @@ static int check_bytes(const struct by_hand *h)
 		    r->needle->crc32c)
 			return bad("a needle's CRC-32C is not the catalogue's");
 	}
-	report_fact("%u work requests, wr_id 0x%llx to 0x%llx; %d needles, "
+	report_fact("%u work requests, wr_id 0x%jx to 0x%jx; %d needles, "
 		    "each CRC-32C right",
-		    h->completions, (unsigned long long)WR_ID_READ(0),
-		    (unsigned long long)WR_ID_READ(h->reader.next_slot - 1),
-		    NEEDLES);
+		    h->completions, WR_ID_READ(0),
+		    WR_ID_READ(h->reader.next_slot - 1), NEEDLES);
 	return 0;
 }
 
@@ -226,9 +221,8 @@ static int next_wc(struct by_hand *h, struct ibv_wc *wc)
 		n = ibv_poll_cq(h->res.cq, 1, wc);
 	if (n != 1 || wc->status != IBV_WC_SUCCESS)
 		return bad("no good completion comes");
-	report_fact("a completion comes: %s, wr_id 0x%llx",
-		    ibv_wc_status_str(wc->status),
-		    (unsigned long long)wc->wr_id);
+	report_fact("a completion comes: %s, wr_id 0x%jx",
+		    ibv_wc_status_str(wc->status), wc->wr_id);
 	return 0;
 }
 
@@ -239,9 +233,8 @@ static bool tail_is_there(const struct reading *r)
 	const char *tail = (char *)r->buffer->addr + r->needle->size - TAIL;
 	bool there = memcmp(tail, zeros, TAIL);
 
-	report_fact("the last %d bytes of needle %llu: %s", TAIL,
-		    (unsigned long long)r->needle->needle_id,
-		    there ? "there" : "zeros");
+	report_fact("the last %d bytes of needle %ju: %s", TAIL,
+		    r->needle->needle_id, there ? "there" : "zeros");
 	return there;
 }
 
@@ -252,9 +245,8 @@ static int post_reading(struct by_hand *h, uint32_t slot,
 				(uint32_t)r->needle->size,
 				r->buffer->mr->lkey };
 
-	report_fact("READ of needle %llu, wr_id 0x%llx",
-		    (unsigned long long)r->needle->needle_id,
-		    (unsigned long long)WR_ID_READ(slot));
+	report_fact("READ of needle %ju, wr_id 0x%jx", r->needle->needle_id,
+		    WR_ID_READ(slot));
 	return post_read(&h->res, slot, &into, r->needle->remote_addr,
 			 r->needle->rkey);
 }
@@ -327,11 +319,11 @@ static int read_with_wrong_key(struct by_hand *h)
 	/* QP 已在 ERR：打回 RESET，内存才安全；没完成的都算失败。*/
 	remote_reader_abort(&h->reader);
 	for (size_t i = 0; i < NEEDLES; i++)
-		report_fact(
-			"READ of needle %llu: %s",
-			(unsigned long long)h->readings[i].needle->needle_id,
-			h->readings[i].status ? strerror(-h->readings[i].status)
-					      : "done");
+		report_fact("READ of needle %ju: %s",
+			    h->readings[i].needle->needle_id,
+			    h->readings[i].status
+				    ? strerror(-h->readings[i].status)
+				    : "done");
 	return rc ? rc : bad("the key was taken");
 }
 

@@ -220,8 +220,8 @@ static int try_to_read(struct walk *w)
 		engine_report_refusal(&request, &answer);
 	if (rc)
 		return rc;
-	report_fact("StartRead: %llu bytes are there",
-		    (unsigned long long)answer.started.transfer_size);
+	report_fact("StartRead: %ju bytes are there",
+		    answer.started.transfer_size);
 	rc = engine_keep_id(id, &answer.started);
 	if (rc)
 		return rc;
