@@ -69,9 +69,9 @@ int tag_channel_open(struct tag_channel *ch, struct rdma_resources *res,
 	/* 份额之外的消息留在环里，也在 unexpected 队列里：上限要把它们算进去。*/
 	tag_match_init(&ch->match, messages + TAG_RING,
 		       limits->max_bytes ? limits->max_bytes : MAX_BYTES);
-	tag_list_init(&ch->to_send);
-	tag_list_init(&ch->to_read);
-	tag_list_init(&ch->to_finish);
+	TAILQ_INIT(&ch->to_send);
+	TAILQ_INIT(&ch->to_read);
+	TAILQ_INIT(&ch->to_finish);
 	for (uint32_t i = 0; i < TAG_RING && !rc; i++)
 		rc = post_receive(res, i);
 	return rc;
@@ -161,9 +161,8 @@ int tag_probe(struct tag_channel *ch, uint64_t tag, uint64_t mask,
 
 static bool has_requests(const struct tag_channel *ch)
 {
-	bool any = ch->match.n_posted || !tag_list_empty(&ch->to_send) ||
-		   !tag_list_empty(&ch->to_read) ||
-		   !tag_list_empty(&ch->to_finish);
+	bool any = ch->match.n_posted || !TAILQ_EMPTY(&ch->to_send) ||
+		   !TAILQ_EMPTY(&ch->to_read) || !TAILQ_EMPTY(&ch->to_finish);
 
 	for (int i = 0; i < TAG_RENDEZVOUS; i++)
 		any |= ch->rendezvous[i] != NULL;
@@ -228,8 +227,8 @@ static void give_up(struct tag_channel *ch, struct tag_request *request, int rc,
 	if (rc == -EINTR)
 		report_error(NULL,
 			     "waiting for a message: stopped by a signal");
-	if (request && tag_list_holds(&ch->to_send, &request->node))
-		tag_list_remove(&request->node);
+	if (request && tag_queue_holds(&ch->to_send, request))
+		TAILQ_REMOVE(&ch->to_send, request, node);
 	else if (!request || !tag_match_cancel(&ch->match, &request->recv))
 		tag_channel_fail(ch, rc);
 	if (request && request->status == -EINPROGRESS)
@@ -269,7 +268,7 @@ int tag_flush(struct tag_channel *ch, int timeout_ms)
 	while (!marked || (int32_t)(ch->done - last) < 0) {
 		int rc = tag_progress(ch);
 
-		if (rc >= 0 && !marked && tag_list_empty(&ch->to_send) &&
+		if (rc >= 0 && !marked && TAILQ_EMPTY(&ch->to_send) &&
 		    tag_has_slot(ch)) {
 			marked = true;
 			rc = tag_write_credits(ch, true);

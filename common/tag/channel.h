@@ -47,6 +47,8 @@ struct tag_limits {
 	uint64_t max_bytes;	 /* and their bytes, 0: 16 MiB */
 };
 
+TAILQ_HEAD(tag_queue, tag_request);
+
 /* A send or a receive. The caller reads the first three members. */
 struct tag_request {
 	int status;	 /* -EINPROGRESS, then 0 or a negative errno */
@@ -54,7 +56,7 @@ struct tag_request {
 	uint64_t length; /* the message's, bytes, even if it was truncated */
 	/* the channel's own */
 	struct tag_recv recv;
-	struct tag_node node; /* in one of the channel's lists */
+	TAILQ_ENTRY(tag_request) node; /* in one of the channel's queues */
 	char *buf;
 	struct ibv_mr *mr;  /* rendezvous: of buf */
 	uint64_t asked;	    /* bytes that READs were posted for */
@@ -110,12 +112,12 @@ struct tag_channel {
 	uint32_t max_unexpected;
 	struct tag_plan peer;
 	/* the send queue */
-	uint32_t posted;	 /* requests given to it */
-	uint32_t done;		 /* requests known to be complete */
-	uint32_t unmarked;	 /* since the last signaled one */
-	uint8_t sent;		 /* messages that took a credit, modulo 256 */
-	uint8_t returned;	 /* those of them that the peer has done with */
-	struct tag_node to_send; /* requests without credit, slot or id */
+	uint32_t posted;   /* requests given to it */
+	uint32_t done;	   /* requests known to be complete */
+	uint32_t unmarked; /* since the last signaled one */
+	uint8_t sent;	   /* messages that took a credit, modulo 256 */
+	uint8_t returned;  /* those of them that the peer has done with */
+	struct tag_queue to_send; /* requests without credit, slot or id */
 	struct tag_request *rendezvous[TAG_RENDEZVOUS];
 	uint16_t next_id;
 	/* the receive queue */
@@ -126,9 +128,9 @@ struct tag_channel {
 	uint32_t n_fresh;
 	uint32_t n_in_ring; /* unexpected messages that stay in the ring */
 	struct tag_unexpected in_ring[TAG_RING];
-	struct tag_node to_read;   /* requests whose message is fetched */
-	struct tag_node to_finish; /* requests that owe the peer a FIN */
-	uint32_t reads;		   /* in flight */
+	struct tag_queue to_read;   /* requests whose message is fetched */
+	struct tag_queue to_finish; /* requests that owe the peer a FIN */
+	uint32_t reads;		    /* in flight */
 };
 
 /* Set msg_size, the slots and max_inline of @config as a channel needs them. */

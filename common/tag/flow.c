@@ -44,16 +44,14 @@ static int send_now(struct tag_channel *ch, struct tag_request *request)
 
 static int push_sends(struct tag_channel *ch)
 {
+	struct tag_request *oldest;
 	int rc = 0;
 
 	/* 严格先来先发：后面的小消息不能越过前面等编号的大消息，次序就是语义。*/
-	while (!tag_list_empty(&ch->to_send)) {
-		struct tag_node *oldest = ch->to_send.next;
-
-		rc = send_now(ch, tag_entry(oldest, struct tag_request, node));
-		if (rc)
-			break;
-		tag_list_remove(oldest);
+	while (!rc && (oldest = TAILQ_FIRST(&ch->to_send))) {
+		rc = send_now(ch, oldest);
+		if (!rc)
+			TAILQ_REMOVE(&ch->to_send, oldest, node);
 	}
 	return rc < 0 ? rc : 0;
 }
@@ -75,7 +73,7 @@ int tag_send(struct tag_channel *ch, struct tag_request *request,
 	}
 	if (ch->failed)
 		tag_complete(request, ch->failed);
-	else if (tag_list_empty(&ch->to_send))
+	else if (TAILQ_EMPTY(&ch->to_send))
 		rc = send_now(ch, request);
 	if (rc < 0)
 		tag_complete(request, tag_channel_fail(ch, rc));
@@ -83,7 +81,7 @@ int tag_send(struct tag_channel *ch, struct tag_request *request,
 		return request->status;
 	if (rc) {
 		ch->counts.out_of_credits++;
-		tag_list_append(&ch->to_send, &request->node);
+		TAILQ_INSERT_TAIL(&ch->to_send, request, node);
 	}
 	return 0;
 }
@@ -270,9 +268,9 @@ static int push(struct tag_channel *ch)
 		rc = tag_write_credits(ch, false);
 	if (rc)
 		return rc;
-	if (!tag_list_empty(&ch->to_read) || !tag_list_empty(&ch->to_finish))
+	if (!TAILQ_EMPTY(&ch->to_read) || !TAILQ_EMPTY(&ch->to_finish))
 		rc = tag_rendezvous_push(ch);
-	if (!rc && !tag_list_empty(&ch->to_send))
+	if (!rc && !TAILQ_EMPTY(&ch->to_send))
 		rc = push_sends(ch);
 	if (!rc && tag_owes_credits(ch) && tag_has_slot(ch))
 		rc = tag_write_credits(ch, false);

@@ -148,14 +148,23 @@ int tag_release_buffer(struct tag_request *request)
 	return check_destroyed("ibv_dereg_mr", err);
 }
 
-static void end_list(struct tag_node *list, int status)
+bool tag_queue_holds(const struct tag_queue *queue,
+		     const struct tag_request *request)
 {
-	struct tag_node *node;
+	const struct tag_request *at;
 
-	while ((node = tag_list_shift(list))) {
-		struct tag_request *request =
-			tag_entry(node, struct tag_request, node);
+	TAILQ_FOREACH(at, queue, node)
+		if (at == request)
+			break;
+	return at;
+}
 
+static void end_queue(struct tag_queue *queue, int status)
+{
+	struct tag_request *request;
+
+	while ((request = TAILQ_FIRST(queue))) {
+		TAILQ_REMOVE(queue, request, node);
 		tag_release_buffer(request);
 		tag_complete(request, status);
 	}
@@ -167,20 +176,17 @@ static void end_list(struct tag_node *list, int status)
  */
 void tag_end_requests(struct tag_channel *ch, int status)
 {
-	const struct tag_recv *recv;
+	struct tag_recv *recv;
 
 	if (ch->res->qp)
 		modify_qp_to_error(ch->res);
-	while ((recv = tag_match_next_posted(&ch->match, NULL))) {
-		struct tag_request *request =
-			tag_entry(recv, struct tag_request, recv);
-
-		tag_match_cancel(&ch->match, &request->recv);
-		tag_complete(request, status);
+	while ((recv = TAILQ_FIRST(&ch->match.posted))) {
+		tag_match_cancel(&ch->match, recv);
+		tag_complete(tag_entry(recv, struct tag_request, recv), status);
 	}
-	end_list(&ch->to_send, status);
-	end_list(&ch->to_read, status);
-	end_list(&ch->to_finish, status);
+	end_queue(&ch->to_send, status);
+	end_queue(&ch->to_read, status);
+	end_queue(&ch->to_finish, status);
 	for (int i = 0; i < TAG_RENDEZVOUS; i++) {
 		if (!ch->rendezvous[i])
 			continue;

@@ -21,74 +21,17 @@
 
 #include <errno.h>
 
-void tag_list_init(struct tag_node *head)
-{
-	head->next = head;
-	head->prev = head;
-}
-
-bool tag_list_empty(const struct tag_node *head)
-{
-	return head->next == head;
-}
-
-void tag_list_append(struct tag_node *head, struct tag_node *node)
-{
-	node->next = head;
-	node->prev = head->prev;
-	head->prev->next = node;
-	head->prev = node;
-}
-
-void tag_list_remove(struct tag_node *node)
-{
-	node->prev->next = node->next;
-	node->next->prev = node->prev;
-	/* NULL 就是“不在任何队列里”：cancel 靠它分辨来晚了没有。*/
-	node->next = NULL;
-	node->prev = NULL;
-}
-
-bool tag_list_holds(const struct tag_node *head, const struct tag_node *node)
-{
-	const struct tag_node *at = head->next;
-
-	while (at != head && at != node)
-		at = at->next;
-	return at != head;
-}
-
-struct tag_node *tag_list_shift(struct tag_node *head)
-{
-	struct tag_node *oldest = head->next;
-
-	if (oldest == head)
-		return NULL;
-	tag_list_remove(oldest);
-	return oldest;
-}
-
-static struct tag_recv *recv_of(const struct tag_node *node)
-{
-	return tag_entry(node, struct tag_recv, node);
-}
-
-static struct tag_message *message_of(const struct tag_node *node)
-{
-	return tag_entry(node, struct tag_message, node);
-}
-
 void tag_match_init(struct tag_match *match, uint64_t max_messages,
 		    uint64_t max_bytes)
 {
 	*match = (struct tag_match){ .max_messages = max_messages,
 				     .max_bytes = max_bytes };
-	tag_list_init(&match->posted);
-	tag_list_init(&match->unexpected);
+	TAILQ_INIT(&match->posted);
+	TAILQ_INIT(&match->unexpected);
 }
 
 // region fits
-bool tag_fits(uint64_t sent, uint64_t tag, uint64_t mask)
+static bool tag_fits(uint64_t sent, uint64_t tag, uint64_t mask)
 {
 	/* 只比较 mask 里为 1 的位：两边不同的位，必须都落在 mask 之外。*/
 	return !((sent ^ tag) & mask);
@@ -103,11 +46,12 @@ struct tag_message *tag_match_post(struct tag_match *match,
 		tag_match_probe(match, recv->tag, recv->mask);
 
 	if (message) {
-		recv->node.next = NULL;
+		recv->waits = false;
 		tag_match_take(match, message);
 		return message;
 	}
-	tag_list_append(&match->posted, &recv->node);
+	TAILQ_INSERT_TAIL(&match->posted, recv, node);
+	recv->waits = true;
 	match->n_posted++;
 	return NULL;
 }
@@ -116,18 +60,14 @@ struct tag_message *tag_match_post(struct tag_match *match,
 // region arrive
 struct tag_recv *tag_match_arrive(struct tag_match *match, uint64_t tag)
 {
-	struct tag_node *node = match->posted.next;
+	struct tag_recv *recv;
 
-	for (; node != &match->posted; node = node->next) {
-		struct tag_recv *recv = recv_of(node);
-
-		if (!tag_fits(tag, recv->tag, recv->mask))
-			continue;
-		tag_list_remove(node);
-		match->n_posted--;
-		return recv;
-	}
-	return NULL;
+	TAILQ_FOREACH(recv, &match->posted, node)
+		if (tag_fits(tag, recv->tag, recv->mask))
+			break;
+	if (recv)
+		tag_match_cancel(match, recv);
+	return recv;
 }
 // endregion arrive
 
@@ -145,7 +85,7 @@ int tag_match_keep(struct tag_match *match, struct tag_message *message)
 	 */
 	if (!tag_match_has_room(match, message->held))
 		return -ENOBUFS;
-	tag_list_append(&match->unexpected, &message->node);
+	TAILQ_INSERT_TAIL(&match->unexpected, message, node);
 	match->bytes += message->held;
 	if (++match->n_unexpected > match->most_messages)
 		match->most_messages = match->n_unexpected;
@@ -155,9 +95,10 @@ int tag_match_keep(struct tag_match *match, struct tag_message *message)
 bool tag_match_cancel(struct tag_match *match, struct tag_recv *recv)
 {
 	/* 已经配上的 receive 不能反悔：消息已经从队列里出来了。*/
-	if (!recv->node.next)
+	if (!recv->waits)
 		return false;
-	tag_list_remove(&recv->node);
+	TAILQ_REMOVE(&match->posted, recv, node);
+	recv->waits = false;
 	match->n_posted--;
 	return true;
 }
@@ -165,17 +106,17 @@ bool tag_match_cancel(struct tag_match *match, struct tag_recv *recv)
 struct tag_message *tag_match_probe(const struct tag_match *match, uint64_t tag,
 				    uint64_t mask)
 {
-	const struct tag_node *node = match->unexpected.next;
+	struct tag_message *message;
 
-	for (; node != &match->unexpected; node = node->next)
-		if (tag_fits(message_of(node)->tag, tag, mask))
-			return message_of(node);
-	return NULL;
+	TAILQ_FOREACH(message, &match->unexpected, node)
+		if (tag_fits(message->tag, tag, mask))
+			break;
+	return message;
 }
 
 void tag_match_take(struct tag_match *match, struct tag_message *message)
 {
-	tag_list_remove(&message->node);
+	TAILQ_REMOVE(&match->unexpected, message, node);
 	match->n_unexpected--;
 	match->bytes -= message->held;
 }
@@ -183,23 +124,4 @@ void tag_match_take(struct tag_match *match, struct tag_message *message)
 int tag_match_outcome(const struct tag_recv *recv, uint64_t length)
 {
 	return length <= recv->size ? 0 : -EMSGSIZE;
-}
-
-const struct tag_recv *tag_match_next_posted(const struct tag_match *match,
-					     const struct tag_recv *after)
-{
-	const struct tag_node *node =
-		after ? after->node.next : match->posted.next;
-
-	return node == &match->posted ? NULL : recv_of(node);
-}
-
-const struct tag_message *
-tag_match_next_unexpected(const struct tag_match *match,
-			  const struct tag_message *after)
-{
-	const struct tag_node *node =
-		after ? after->node.next : match->unexpected.next;
-
-	return node == &match->unexpected ? NULL : message_of(node);
 }

@@ -26,6 +26,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #define TAG_EXACT UINT64_MAX
 #define TAG_ANY	  UINT64_C(0)
@@ -34,17 +35,13 @@
 #define tag_entry(pointer, type, member) \
 	((type *)(void *)(((char *)(pointer)) - offsetof(type, member)))
 
-/* A ring with its head in it; an element that is in none has next NULL. */
-struct tag_node {
-	struct tag_node *next, *prev;
-};
-
 /* A receive. The caller fills the first three members. */
 struct tag_recv {
 	uint64_t tag;
 	uint64_t mask;
 	uint64_t size; /* bytes that its buffer holds */
-	struct tag_node node;
+	bool waits;    /* in posted */
+	TAILQ_ENTRY(tag_recv) node;
 };
 
 /* A message that came. The caller fills the first three members. */
@@ -52,12 +49,13 @@ struct tag_message {
 	uint64_t tag;
 	uint64_t length; /* bytes that were sent */
 	uint64_t held;	 /* bytes it costs to keep it */
-	struct tag_node node;
+	TAILQ_ENTRY(tag_message) node;
 };
 
 struct tag_match {
-	struct tag_node posted;	    /* oldest first */
-	struct tag_node unexpected; /* oldest first */
+	/* both: oldest first */
+	TAILQ_HEAD(tag_recvs, tag_recv) posted;
+	TAILQ_HEAD(tag_messages, tag_message) unexpected;
 	uint64_t n_posted;
 	uint64_t n_unexpected;
 	uint64_t bytes;		/* held by unexpected messages */
@@ -66,22 +64,9 @@ struct tag_match {
 	uint64_t most_messages; /* the most that n_unexpected was */
 };
 
-/* Queues of this kind, for the caller's own use as well. */
-void tag_list_init(struct tag_node *head);
-bool tag_list_empty(const struct tag_node *head);
-void tag_list_append(struct tag_node *head, struct tag_node *node);
-/* @node is in no queue any more; it must be in one. */
-void tag_list_remove(struct tag_node *node);
-bool tag_list_holds(const struct tag_node *head, const struct tag_node *node);
-/* The oldest of @head, taken out; NULL if it is empty. */
-struct tag_node *tag_list_shift(struct tag_node *head);
-
 /* Two empty queues, the second with limits. */
 void tag_match_init(struct tag_match *match, uint64_t max_messages,
 		    uint64_t max_bytes);
-
-/* Does a message with tag @sent fit a receive for @tag and @mask? */
-bool tag_fits(uint64_t sent, uint64_t tag, uint64_t mask);
 
 /*
  * A receive is posted. Returns the oldest unexpected message that fits, taken
@@ -121,15 +106,5 @@ void tag_match_take(struct tag_match *match, struct tag_message *message);
  * (UCS_ERR_MESSAGE_TRUNCATED), and message and receive are both used up.
  */
 int tag_match_outcome(const struct tag_recv *recv, uint64_t length);
-
-/*
- * Walk a queue from its oldest to its youngest: begin with NULL, end at NULL.
- * Nothing may be posted, matched or cancelled meanwhile.
- */
-const struct tag_recv *tag_match_next_posted(const struct tag_match *match,
-					     const struct tag_recv *after);
-const struct tag_message *
-tag_match_next_unexpected(const struct tag_match *match,
-			  const struct tag_message *after);
 
 #endif

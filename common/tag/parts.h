@@ -82,6 +82,9 @@ void tag_complete(struct tag_request *request, int status);
 /* Deregister what @request has registered, if anything. */
 int tag_release_buffer(struct tag_request *request);
 
+bool tag_queue_holds(const struct tag_queue *queue,
+		     const struct tag_request *request);
+
 /* All requests end with @status, and the QP goes to ERR. */
 void tag_end_requests(struct tag_channel *ch, int status);
 

@@ -114,8 +114,8 @@ void tag_rendezvous_start(struct tag_channel *ch, struct tag_request *request,
 		request->outcome =
 			register_buffer(ch, request, IBV_ACCESS_LOCAL_WRITE);
 	/* 取不了（buffer 太短、注册不了）也要回 FIN，否则发送方会一直等。*/
-	tag_list_append(request->outcome ? &ch->to_finish : &ch->to_read,
-			&request->node);
+	TAILQ_INSERT_TAIL(request->outcome ? &ch->to_finish : &ch->to_read,
+			  request, node);
 }
 // endregion start
 
@@ -158,27 +158,25 @@ static int read_more(struct tag_channel *ch, struct tag_request *request)
 int tag_rendezvous_read_done(struct tag_channel *ch)
 {
 	/* READ 按 post 的次序完成，而 to_read 也是这个次序：完成的总是头一个的。*/
-	struct tag_request *request =
-		tag_entry(ch->to_read.next, struct tag_request, node);
+	struct tag_request *request = TAILQ_FIRST(&ch->to_read);
 
 	ch->reads--;
 	request->fetched += chunk_at(ch, request, request->fetched);
 	if (request->fetched < request->length)
 		return 0;
-	tag_list_remove(&request->node);
-	tag_list_append(&ch->to_finish, &request->node);
+	TAILQ_REMOVE(&ch->to_read, request, node);
+	TAILQ_INSERT_TAIL(&ch->to_finish, request, node);
 	return tag_release_buffer(request);
 }
 
 static int send_fins(struct tag_channel *ch)
 {
+	struct tag_request *request;
 	int rc = 0;
 
-	while (!rc && !tag_list_empty(&ch->to_finish) && tag_has_slot(ch)) {
-		struct tag_request *request =
-			tag_entry(tag_list_shift(&ch->to_finish),
-				  struct tag_request, node);
-
+	while (!rc && tag_has_slot(ch) &&
+	       (request = TAILQ_FIRST(&ch->to_finish))) {
+		TAILQ_REMOVE(&ch->to_finish, request, node);
 		rc = tag_post(ch, sizeof(struct tag_header), request->tag,
 			      request->fetched, request->id, TAG_FIN);
 		tag_complete(request, rc ? rc : request->outcome);
@@ -202,10 +200,10 @@ int tag_rendezvous_fin(struct tag_channel *ch, const struct tag_header *fin)
 
 int tag_rendezvous_push(struct tag_channel *ch)
 {
-	struct tag_node *node = ch->to_read.next;
+	struct tag_request *request;
 	int rc = send_fins(ch);
 
-	for (; node != &ch->to_read && !rc; node = node->next)
-		rc = read_more(ch, tag_entry(node, struct tag_request, node));
+	TAILQ_FOREACH(request, &ch->to_read, node)
+		rc = rc ? rc : read_more(ch, request);
 	return rc;
 }

@@ -18,20 +18,20 @@
 static const char *unexpected_text(const struct tag_channel *ch, char *out,
 				   size_t size)
 {
-	const struct tag_message *m = NULL;
+	const struct tag_message *m;
 	size_t at = 0;
+	int i = 0;
 
 	out[0] = '\0';
-	for (int i = 0; i < SHOWN; i++) {
-		m = tag_match_next_unexpected(&ch->match, m);
-		if (!m)
+	TAILQ_FOREACH(m, &ch->match.unexpected, node) {
+		if (i == SHOWN) {
+			snprintf(out + at, size - at, ", ...");
 			break;
+		}
 		at += (size_t)snprintf(out + at, size - at,
 				       "%stag 0x%jx of %ju bytes",
-				       i ? ", " : "", m->tag, m->length);
+				       i++ ? ", " : "", m->tag, m->length);
 	}
-	if (m && tag_match_next_unexpected(&ch->match, m))
-		snprintf(out + at, size - at, ", ...");
 	return out;
 }
 
@@ -94,12 +94,12 @@ void tag_report_stall(struct tag_channel *ch, const struct tag_request *request,
 			     "the peer has not acknowledged what was sent "
 			     "within %d ms",
 			     ms);
-	else if (request->recv.node.next)
+	else if (request->recv.waits)
 		receive_waits(ch, request, ms);
-	else if (tag_list_holds(&ch->to_send, &request->node))
+	else if (tag_queue_holds(&ch->to_send, request))
 		queued_send_waits(ch, request, ms);
-	else if (tag_list_holds(&ch->to_read, &request->node) ||
-		 tag_list_holds(&ch->to_finish, &request->node))
+	else if (tag_queue_holds(&ch->to_read, request) ||
+		 tag_queue_holds(&ch->to_finish, request))
 		read_waits(ch, request, ms);
 	else
 		report_error("does the peer post a receive that fits, and make "

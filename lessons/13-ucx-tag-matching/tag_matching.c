@@ -63,17 +63,17 @@ static const char *mask_text(char *out, size_t size, uint64_t mask)
 /* 两个队列，都从最老的开始。任何时刻，两边没有一对是配得上的。*/
 static void show_queues(const struct tag_channel *ch)
 {
-	const struct tag_recv *r = NULL;
-	const struct tag_message *m = NULL;
+	const struct tag_recv *r;
+	const struct tag_message *m;
 	char posted[256] = "", unexpected[256] = "", mask[32];
 	size_t n = 0;
 
-	while ((r = tag_match_next_posted(&ch->match, r)))
+	TAILQ_FOREACH(r, &ch->match.posted, node)
 		n += (size_t)snprintf(posted + n, sizeof(posted) - n,
 				      " [0x%jx %s]", r->tag,
 				      mask_text(mask, sizeof(mask), r->mask));
 	n = 0;
-	while ((m = tag_match_next_unexpected(&ch->match, m)))
+	TAILQ_FOREACH(m, &ch->match.unexpected, node)
 		n += (size_t)snprintf(
 			unexpected + n, sizeof(unexpected) - n,
 			" [0x%jx %s %ju]", m->tag,

@@ -391,12 +391,12 @@ static enum op any_op(struct test *t, uint64_t mood)
 static int queues_agree(const struct test *t, size_t op)
 {
 	uint64_t posted = 0, unexpected = 0;
+	const struct tag_recv *r;
+	const struct tag_message *m;
 
-	for (const struct tag_recv *r = NULL;
-	     (r = tag_match_next_posted(&t->match, r));)
+	TAILQ_FOREACH(r, &t->match.posted, node)
 		posted++;
-	for (const struct tag_message *m = NULL;
-	     (m = tag_match_next_unexpected(&t->match, m));)
+	TAILQ_FOREACH(m, &t->match.unexpected, node)
 		unexpected++;
 	for (size_t i = 0; i < t->n_recvs; i++)
 		posted -= !t->theirs[i].done;

@@ -62,17 +62,17 @@ planted() {
 
 test_faults_in_the_matcher_are_found() {
 	planted newest_receive_first tag_match_arrive \
-		's/posted.next;/posted.prev;/; s/node = node->next/node = node->prev/'
+		's/FOREACH(recv, &match->posted,/FOREACH_REVERSE(recv, \&match->posted, tag_recvs,/'
 	planted newest_message_first tag_match_probe \
-		's/unexpected.next;/unexpected.prev;/; s/node = node->next/node = node->prev/'
+		's/FOREACH(message, &match->unexpected,/FOREACH_REVERSE(message, \&match->unexpected, tag_messages,/'
 	planted mask_ignored tag_fits 's/ & mask/ | (mask \& 0)/'
 	planted mask_on_one_side_only tag_fits \
 		's/((sent ^ tag) & mask)/((sent \& mask) ^ tag)/'
 	planted unexpected_not_searched tag_match_post \
 		's/tag_match_probe(.*/NULL;/'
-	planted cancel_leaves_it tag_match_cancel 's/tag_list_remove.*//'
+	planted cancel_leaves_it tag_match_cancel 's/TAILQ_REMOVE.*//'
 	planted one_byte_short tag_match_outcome 's/<=/</'
-	planted probe_takes tag_match_take 's/tag_list_remove.*//'
+	planted probe_takes tag_match_take 's/TAILQ_REMOVE.*//'
 }
 
 test_the_channel_on_rxe() {
