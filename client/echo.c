@@ -7,11 +7,13 @@
 #include "echo.h"
 
 #include "base/arguments.h"
+#include "base/deadline.h"
 #include "base/json_line.h"
 #include "base/pattern.h"
 #include "base/report.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +57,8 @@ static int settle(struct echo_options *opt, const char *next)
 	return -1;
 }
 
-int echo_parse(struct echo_options *opt, const char *program, int argc,
-	       char *argv[])
+static int parse(struct echo_options *opt, const char *program, int argc,
+		 char *argv[])
 {
 	char next[128], head[128];
 	const struct option_row rows[] = {
@@ -262,7 +264,8 @@ static void print_text(const struct echo_options *opt,
 			      out->objects, opt->size);
 }
 
-int echo_report(const struct echo_options *opt, const struct echo_outcome *out)
+static int report(const struct echo_options *opt,
+		  const struct echo_outcome *out)
 {
 	int rc = 0;
 
@@ -271,4 +274,22 @@ int echo_report(const struct echo_options *opt, const struct echo_outcome *out)
 	else
 		print_text(opt, out);
 	return rc ? rc : report_flush();
+}
+
+int echo_main(const char *program, echo_fn *server, echo_fn *client, int argc,
+	      char *argv[])
+{
+	struct echo_options opt;
+	struct echo_outcome out = { 0 };
+	int rc;
+
+	setlocale(LC_CTYPE, "");
+	rc = parse(&opt, program, argc, argv);
+	if (rc >= 0)
+		return rc;
+	catch_stop_signals();
+	rc = opt.server ? server(&opt, &out) : client(&opt, &out);
+	if (!rc)
+		rc = report(&opt, &out);
+	return rc || (opt.clients && out.failed) ? 1 : 0;
 }

@@ -34,13 +34,6 @@ struct echo_options {
 	int timeout_ms;	  /* 0: the default of each wait */
 };
 
-/*
- * Parse the command line of @program. Returns -1 to go on, or the exit code to
- * end with: 0 after --help, 2 after reporting wrong usage.
- */
-int echo_parse(struct echo_options *opt, const char *program, int argc,
-	       char *argv[]);
-
 /* @opt's limit for a wait whose default is @default_ms, milliseconds. */
 int echo_timeout(const struct echo_options *opt, int default_ms);
 
@@ -57,8 +50,12 @@ struct echo_outcome {
 	struct lap_summary half_us; /* bench, on the client */
 };
 
-/* Print the result on stdout, as text or as JSON. -EIO (reported) if it cannot. */
-int echo_report(const struct echo_options *opt, const struct echo_outcome *out);
+/* A server or a client: 0 or -errno (reported), and what it has done. */
+typedef int echo_fn(const struct echo_options *opt, struct echo_outcome *out);
+
+/* The whole of @program: its command line, one of the two, the result. */
+int echo_main(const char *program, echo_fn *server, echo_fn *client, int argc,
+	      char *argv[]);
 
 /*
  * The object that a client sends: the message, or a pattern. The caller frees

@@ -21,7 +21,6 @@
 #include "rdma_common.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
@@ -504,17 +503,5 @@ static int client(const struct echo_options *opt, struct echo_outcome *out)
 
 int main(int argc, char *argv[])
 {
-	struct echo_options opt;
-	struct echo_outcome out = { 0 };
-	int rc;
-
-	setlocale(LC_CTYPE, "");
-	rc = echo_parse(&opt, "sock_echo", argc, argv);
-	if (rc >= 0)
-		return rc;
-	catch_stop_signals();
-	rc = opt.server ? server(&opt, &out) : client(&opt, &out);
-	if (!rc)
-		rc = echo_report(&opt, &out);
-	return rc || (opt.clients && out.failed) ? 1 : 0;
+	return echo_main("sock_echo", server, client, argc, argv);
 }

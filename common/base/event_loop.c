@@ -34,7 +34,7 @@ static void on_stop_signal(void *owner, uint32_t events)
 static int watch_stop_signals(struct event_loop *loop)
 {
 	sigset_t stop;
-	int fd;
+	int fd, rc;
 
 	sigemptyset(&stop);
 	sigaddset(&stop, SIGINT);
@@ -43,9 +43,10 @@ static int watch_stop_signals(struct event_loop *loop)
 	if (fd < 0)
 		return call_failed(errno, "signalfd()");
 	loop->stop = (struct event_source){ on_stop_signal, loop, -1, 0 };
-	if (event_loop_add(loop, &loop->stop, fd, EPOLLIN)) {
+	rc = event_loop_add(loop, &loop->stop, fd, EPOLLIN);
+	if (rc) {
 		close(fd);
-		return call_failed(errno, "epoll_ctl(signalfd)");
+		return call_failed(-rc, "epoll_ctl(signalfd)");
 	}
 	pthread_sigmask(SIG_BLOCK, &stop, &loop->mask_outside);
 	return 0;

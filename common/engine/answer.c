@@ -70,7 +70,7 @@ void engine_read_abandon(struct engine_read *read)
 /* 作答总是最后一步：它可能引来这个 client 的下一个请求。*/
 static void fail(struct engine_read *read, struct engine_failure failure)
 {
-	struct engine_client *client = read->client;
+	struct ipc_client *client = read->client;
 
 	if (read->session)
 		engine_session_end(read->session);
@@ -92,7 +92,7 @@ static void on_timer(void *owner)
 
 void engine_read_expire(struct engine_read *read)
 {
-	struct engine_client *client = read->client;
+	struct ipc_client *client = read->client;
 	const struct engine_failure f =
 		engine_session_expired(engine_text_of(read->session->id));
 
@@ -102,7 +102,7 @@ void engine_read_expire(struct engine_read *read)
 
 static void answer(struct engine_read *read)
 {
-	struct engine_client *client = read->client;
+	struct ipc_client *client = read->client;
 	struct engine_session *session = read->session;
 	const struct engine_message m = {
 		.type = ENGINE_START_READ_RESPONSE,
@@ -362,7 +362,7 @@ void engine_read_go_on(struct engine_read *read)
 }
 
 void engine_read_start(struct engine_service *service,
-		       struct engine_client *client,
+		       struct ipc_client *client,
 		       const struct engine_start_read *request)
 {
 	struct engine_read *read = calloc(1, sizeof(*read));

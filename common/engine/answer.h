@@ -11,7 +11,7 @@
 struct engine_read {
 	struct remote_read remote;
 	struct engine_service *service;
-	struct engine_client *client;	/* NULL: nobody waits for it any more */
+	struct ipc_client *client;	/* NULL: nobody waits for it any more */
 	struct engine_session *session; /* NULL: not begun yet, or over */
 	struct engine_buffer *buffer;	/* a reference of its own */
 	struct engine_start_read request;
@@ -27,7 +27,7 @@ struct engine_read {
 
 /* Answer @client's StartRead, now or later. */
 void engine_read_start(struct engine_service *service,
-		       struct engine_client *client,
+		       struct ipc_client *client,
 		       const struct engine_start_read *request);
 
 /* The link is up: make @read, which waited for it. */

@@ -52,7 +52,7 @@ void engine_service_link_up(void *context)
 		engine_read_go_on(TAILQ_FIRST(&service->waiting));
 }
 
-void engine_service_gone(struct engine_client *client, void *context)
+void engine_service_gone(struct ipc_client *client, void *context)
 {
 	struct engine_service *service = context;
 
@@ -62,7 +62,7 @@ void engine_service_gone(struct engine_client *client, void *context)
 	engine_reads_idle(service);
 }
 
-static void ping(struct engine_client *client, const struct engine_ping *r)
+static void ping(struct ipc_client *client, const struct engine_ping *r)
 {
 	uint64_t now = engine_unix_ns();
 	const struct engine_message m = {
@@ -79,7 +79,7 @@ static void ping(struct engine_client *client, const struct engine_ping *r)
 }
 
 static void capabilities(struct engine_service *service,
-			 struct engine_client *client)
+			 struct ipc_client *client)
 {
 	const struct rdma_resources *res = service->link->res;
 	char gid[GID_TEXT_SIZE];
@@ -108,7 +108,7 @@ static void capabilities(struct engine_service *service,
 }
 
 static void start_read(struct engine_service *service,
-		       struct engine_client *client,
+		       struct ipc_client *client,
 		       const struct engine_start_read *request)
 {
 	struct engine_failure f;
@@ -126,7 +126,7 @@ static void start_read(struct engine_service *service,
 
 /* 找到 session，或已替它作答（NULL）。*/
 static struct engine_session *session_of(struct engine_service *service,
-					 struct engine_client *client,
+					 struct ipc_client *client,
 					 struct engine_text id)
 {
 	struct engine_session *session = NULL;
@@ -157,7 +157,7 @@ static const char *disagreement(const struct engine_complete_read *r,
 }
 
 static void complete_read(struct engine_service *service,
-			  struct engine_client *client,
+			  struct ipc_client *client,
 			  const struct engine_complete_read *request)
 {
 	struct engine_session *session =
@@ -180,7 +180,7 @@ static void complete_read(struct engine_service *service,
 // endregion complete
 
 static void map_buffer(struct engine_service *service,
-		       struct engine_client *client,
+		       struct ipc_client *client,
 		       const struct engine_map_buffer *request)
 {
 	struct engine_session *session =
@@ -205,7 +205,7 @@ static void map_buffer(struct engine_service *service,
 	engine_ipc_answer(client, &m, fd);
 }
 
-void engine_service_request(struct engine_client *client,
+void engine_service_request(struct ipc_client *client,
 			    const struct engine_message *message, void *context)
 {
 	struct engine_service *service = context;

@@ -46,10 +46,10 @@ int engine_service_open(struct engine_service *service);
 void engine_service_close(struct engine_service *service);
 
 /* To be called by struct engine_ipc; @context is the service. */
-void engine_service_request(struct engine_client *client,
+void engine_service_request(struct ipc_client *client,
 			    const struct engine_message *message,
 			    void *context);
-void engine_service_gone(struct engine_client *client, void *context);
+void engine_service_gone(struct ipc_client *client, void *context);
 
 /* To be called by struct engine_link; @context is the service. */
 void engine_service_link_up(void *context);

@@ -24,7 +24,7 @@
 #define OUT_HIGH 65536
 #define OUT_MOST (ENGINE_FRAME_MAX + OUT_HIGH)
 
-static void close_client(struct engine_client *c)
+static void close_client(struct ipc_client *c)
 {
 	struct engine_ipc *ipc = c->ipc;
 
@@ -48,13 +48,13 @@ static void on_stall(void *owner)
  * 发不出去不在这里关连接：调用者可能正握着这个 client。关掉收发两个方向，epoll 随后会
  * 报 EPOLLHUP，由 on_ready() 来收尾。
  */
-static void give_up(struct engine_client *c)
+static void give_up(struct ipc_client *c)
 {
 	c->broken = true;
 	shutdown(c->stream.fd, SHUT_RDWR);
 }
 
-static void flush(struct engine_client *c)
+static void flush(struct ipc_client *c)
 {
 	int rc = c->broken ? 0 : engine_stream_flush(&c->stream);
 
@@ -62,10 +62,10 @@ static void flush(struct engine_client *c)
 		give_up(c);
 }
 
-static void take_requests(struct engine_client *c);
-static void watch(struct engine_client *c);
+static void take_requests(struct ipc_client *c);
+static void watch(struct ipc_client *c);
 
-void engine_ipc_answer(struct engine_client *client,
+void engine_ipc_answer(struct ipc_client *client,
 		       const struct engine_message *message, int fd)
 {
 	int rc = engine_encode(message, &client->stream);
@@ -82,7 +82,7 @@ void engine_ipc_answer(struct engine_client *client,
 	}
 }
 
-void engine_ipc_fail(struct engine_client *client,
+void engine_ipc_fail(struct ipc_client *client,
 		     const struct engine_failure *failure)
 {
 	const struct engine_message m = engine_failure_message(failure);
@@ -90,7 +90,7 @@ void engine_ipc_fail(struct engine_client *client,
 	engine_ipc_answer(client, &m, -1);
 }
 
-void engine_ipc_tell(struct engine_client *client,
+void engine_ipc_tell(struct ipc_client *client,
 		     const struct engine_message *message)
 {
 	if (engine_stream_pending(&client->stream) || client->broken)
@@ -107,7 +107,7 @@ void engine_ipc_tell(struct engine_client *client,
  * 长度不可信，后面的字节就没有边界可言：答一个 Error，然后只读不看，直到对端收手（或
  * 2 秒后）。若立刻 close，正在 write 的对端只会得到 EPIPE，看不到那个 Error。
  */
-static void refuse(struct engine_client *c, uint32_t size)
+static void refuse(struct ipc_client *c, uint32_t size)
 {
 	const struct engine_failure f = engine_failure_of(
 		ENGINE_IPC_ERROR,
@@ -120,8 +120,7 @@ static void refuse(struct engine_client *c, uint32_t size)
 	engine_stream_discard(&c->stream);
 }
 
-static void take_request(struct engine_client *c, const char *data,
-			 uint32_t size)
+static void take_request(struct ipc_client *c, const char *data, uint32_t size)
 {
 	struct engine_message message;
 	struct engine_fault fault = { "no memory" };
@@ -138,13 +137,13 @@ static void take_request(struct engine_client *c, const char *data,
 }
 
 /* 现在可以取下一个请求吗：一次只答一个，答了的也不能积得太多。*/
-static bool may_take(const struct engine_client *c)
+static bool may_take(const struct ipc_client *c)
 {
 	return !c->busy && !c->broken && !c->refused && c->stream.out_fd < 0 &&
 	       engine_stream_pending(&c->stream) < OUT_HIGH;
 }
 
-static void take_requests(struct engine_client *c)
+static void take_requests(struct ipc_client *c)
 {
 	const char *data;
 	uint32_t size;
@@ -170,7 +169,7 @@ static void take_requests(struct engine_client *c)
 }
 
 /* 0：它没有欠我们什么，爱等多久等多久。*/
-static int64_t patience_ends(const struct engine_client *c)
+static int64_t patience_ends(const struct ipc_client *c)
 {
 	if (c->broken)
 		return 0; /* EPOLLHUP 就要来了 */
@@ -188,7 +187,7 @@ static int64_t patience_ends(const struct engine_client *c)
  * 也不急着去改 epoll：多数 client 问一句等一句，改过去又改回来就是白费两次系统调用。
  * 它真的又写了，on_ready() 再关。
  */
-static void watch(struct engine_client *c)
+static void watch(struct ipc_client *c)
 {
 	struct timers *timers = &c->ipc->loop->timers;
 	int64_t end = patience_ends(c);
@@ -207,7 +206,7 @@ static void watch(struct engine_client *c)
 		give_up(c);
 }
 
-static void receive(struct engine_client *c)
+static void receive(struct ipc_client *c)
 {
 	long n = engine_stream_fill(&c->stream);
 
@@ -224,7 +223,7 @@ static void receive(struct engine_client *c)
 
 static void on_ready(void *owner, uint32_t events)
 {
-	struct engine_client *c = owner;
+	struct ipc_client *c = owner;
 
 	/*
 	 * EPOLLHUP：对端整个关闭（或死了）。它在途的 READ 没有人要了，session 也随它
@@ -260,7 +259,7 @@ static void turn_away(struct engine_ipc *ipc, int fd)
 
 static int welcome(struct engine_ipc *ipc, int fd)
 {
-	struct engine_client *c = calloc(1, sizeof(*c));
+	struct ipc_client *c = calloc(1, sizeof(*c));
 	int rc;
 
 	if (!c)

@@ -22,7 +22,8 @@
 
 struct engine_ipc;
 
-struct engine_client {
+/* The engine's end of one connection; the other end is call.h's. */
+struct ipc_client {
 	struct engine_ipc *ipc;
 	struct engine_stream stream;
 	struct engine_owner owner; /* its sessions */
@@ -37,7 +38,7 @@ struct engine_client {
 	int64_t drained_at; /* refused: closed then, whatever it does */
 	struct event_source source;
 	struct timer timer;
-	TAILQ_ENTRY(engine_client) entry;
+	TAILQ_ENTRY(ipc_client) entry;
 };
 
 struct engine_ipc {
@@ -49,16 +50,16 @@ struct engine_ipc {
 	 * Answer @message with engine_ipc_answer(), now or later. Its texts are
 	 * gone when this returns.
 	 */
-	void (*request)(struct engine_client *client,
+	void (*request)(struct ipc_client *client,
 			const struct engine_message *message, void *context);
 	/* The client is gone; it is freed after this call. */
-	void (*gone)(struct engine_client *client, void *context);
+	void (*gone)(struct ipc_client *client, void *context);
 	void *context;
 	/* the implementation's */
 	struct engine_socket listener;
 	struct event_source source;
 	struct timer again; /* accept again */
-	TAILQ_HEAD(engine_clients, engine_client) clients;
+	TAILQ_HEAD(, ipc_client) clients;
 	unsigned int count;
 };
 
@@ -73,15 +74,15 @@ void engine_ipc_close(struct engine_ipc *ipc);
  * the caller's). The client is not closed in this call, but it may be asked for
  * its next request.
  */
-void engine_ipc_answer(struct engine_client *client,
+void engine_ipc_answer(struct ipc_client *client,
 		       const struct engine_message *message, int fd);
 
 /* Answer it with an Error. */
-void engine_ipc_fail(struct engine_client *client,
+void engine_ipc_fail(struct ipc_client *client,
 		     const struct engine_failure *failure);
 
 /* Send @message before the answer; dropped if the client does not read. */
-void engine_ipc_tell(struct engine_client *client,
+void engine_ipc_tell(struct ipc_client *client,
 		     const struct engine_message *message);
 
 #endif

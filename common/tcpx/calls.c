@@ -140,37 +140,55 @@ int tcpx_pause(struct poll_pause *pause, const struct tcpx_wait *wait,
 	return 0;
 }
 
-static int connect_once(struct tcpx_comm *comm, int dev, void *handle)
+/* 从 @from（handle 或 listener）那里要一条连接，问一次。*/
+static int ask_once(struct tcpx_comm *comm, int dev, void *from)
 {
 	ncclNetDeviceHandle_t *dev_handle = (void *)comm->dev_storage;
+	const ncclNet_v5_t *v5 = comm->net->table;
+	const ncclNet_v7_t *v7 = comm->net->table;
 	int rc;
-	const void *table = comm->net->table;
 
 	if (comm->net->api <= 6)
-		return ((const ncclNet_v5_t *)table)
-			->connect(dev, handle, &comm->comm);
-	rc = ((const ncclNet_v7_t *)table)
-		     ->connect(dev, handle, &comm->comm, &dev_handle);
-	comm->dev_handle = dev_handle;
-	return rc;
-}
-
-static int accept_once(struct tcpx_comm *comm, void *listen_comm)
-{
-	ncclNetDeviceHandle_t *dev_handle = (void *)comm->dev_storage;
-	int rc;
-	const void *table = comm->net->table;
-
-	if (comm->net->api <= 6)
-		return ((const ncclNet_v5_t *)table)
-			->accept(listen_comm, &comm->comm);
-	rc = ((const ncclNet_v7_t *)table)
-		     ->accept(listen_comm, &comm->comm, &dev_handle);
+		return comm->sends ? v5->connect(dev, from, &comm->comm)
+				   : v5->accept(from, &comm->comm);
+	rc = comm->sends ? v7->connect(dev, from, &comm->comm, &dev_handle)
+			 : v7->accept(from, &comm->comm, &dev_handle);
 	comm->dev_handle = dev_handle;
 	return rc;
 }
 
 // region connect
+static int ask_until_there(struct tcpx_comm *comm, int dev, void *from,
+			   const struct tcpx_wait *wait, const char *next)
+{
+	const char *who = comm->sends ? "tcpx_connect_v5" : "tcpx_accept_v5";
+	const char *side = comm->sends ? "send" : "recv";
+	struct poll_pause pause = { 0 };
+	unsigned long polls = 1;
+	int rc;
+
+	/*
+	 * rc 为 0 而 comm 为 NULL，意思是“还没好，再来”，不是失败。上限由期限来定。
+	 * 一旦成功就不能再调用：那个 buffer 里的状态已被插件释放。
+	 */
+	while (!(rc = ask_once(comm, dev, from)) && !comm->comm) {
+		if (polls++ == 1)
+			plugin_debug(comm->net,
+				     "%s: rc=0 %s_comm=(nil): not ready, call "
+				     "again",
+				     who, side);
+		rc = tcpx_pause(&pause, wait,
+				comm->sends ? "connect()" : "accept()", next);
+		if (rc)
+			break;
+	}
+	plugin_debug(comm->net,
+		     "%s (v%d): rc=%d %s_comm=%p %s_dev_handle=%p calls=%lu",
+		     who, comm->net->api, rc, side, comm->comm, side,
+		     comm->dev_handle, polls);
+	return rc;
+}
+
 int tcpx_connect_v5(struct tcpx_net *net, int dev,
 		    const struct tcpx_handle *handle, struct tcpx_wait wait,
 		    struct tcpx_comm **send_comm)
@@ -180,34 +198,15 @@ int tcpx_connect_v5(struct tcpx_net *net, int dev,
 	 * buffer——插件会把“连到哪一步了”记在里面。所以这里复制一份，一直用到底。
 	 */
 	struct tcpx_handle ours = *handle;
-	struct poll_pause pause = { 0 };
 	struct tcpx_comm *comm = new_comm(net, true, dev);
-	unsigned long polls = 1;
 	int rc;
 
 	if (!comm)
 		return -EIO;
 	debug_handle(net, "tcpx_connect_v5", handle);
-	/*
-	 * rc 为 0 而 comm 为 NULL，意思是“还没好，再来”，不是失败。上限由期限来定。
-	 * 一旦成功就不能再调用：那个 buffer 里的状态已被插件释放。
-	 */
-	while (!(rc = connect_once(comm, dev, ours.bytes)) && !comm->comm) {
-		if (polls++ == 1)
-			plugin_debug(
-				net,
-				"tcpx_connect_v5: rc=0 send_comm=(nil): not "
-				"ready, call again");
-		rc = tcpx_pause(&pause, &wait, "connect()",
-				"does the handle come from this listener, "
-				"and from the same API version?");
-		if (rc)
-			break;
-	}
-	plugin_debug(net,
-		     "tcpx_connect_v5 (v%d): rc=%d send_comm=%p "
-		     "send_dev_handle=%p calls=%lu",
-		     net->api, rc, comm->comm, comm->dev_handle, polls);
+	rc = ask_until_there(comm, dev, ours.bytes, &wait,
+			     "does the handle come from this listener, and "
+			     "from the same API version?");
 	if (!rc) {
 		*send_comm = comm;
 		return 0;
@@ -220,30 +219,15 @@ int tcpx_connect_v5(struct tcpx_net *net, int dev,
 int tcpx_accept_v5(struct tcpx_net *net, struct tcpx_listener *listener,
 		   struct tcpx_wait wait, struct tcpx_comm **recv_comm)
 {
-	struct poll_pause pause = { 0 };
 	struct tcpx_comm *comm = new_comm(net, false, listener->dev);
-	unsigned long polls = 1;
 	int rc;
 
 	if (!comm)
 		return -EIO;
-	while (!(rc = accept_once(comm, listener->comm)) && !comm->comm) {
-		if (polls++ == 1)
-			plugin_debug(
-				net,
-				"tcpx_accept_v5: rc=0 recv_comm=(nil): not "
-				"ready, call again");
-		rc = tcpx_pause(&pause, &wait, "accept()",
-				"did the peer connect with this listener's "
-				"handle, unchanged, and with the same API "
-				"version?");
-		if (rc)
-			break;
-	}
-	plugin_debug(net,
-		     "tcpx_accept_v5 (v%d): rc=%d recv_comm=%p "
-		     "recv_dev_handle=%p calls=%lu",
-		     net->api, rc, comm->comm, comm->dev_handle, polls);
+	rc = ask_until_there(comm, listener->dev, listener->comm, &wait,
+			     "did the peer connect with this listener's "
+			     "handle, unchanged, and with the same API "
+			     "version?");
 	if (!rc) {
 		*recv_comm = comm;
 		return 0;

@@ -124,110 +124,77 @@ typedef struct {
 	int netDeviceVersion;
 } ncclNetProperties_v8_t;
 
-typedef struct {
-	const char *name;
-	int (*init)(nccl_logger_t log);
-	int (*devices)(int *n);
-	int (*getProperties)(int dev, ncclNetProperties_v5_t *props);
+/*
+ * The tables. What the versions have in common is written once; the order of the
+ * members is the interface.
+ */
+#define NCCL_NET_FIRST(properties)                        \
+	const char *name;                                 \
+	int (*init)(nccl_logger_t log);                   \
+	int (*devices)(int *n);                           \
+	int (*getProperties)(int dev, properties *props); \
 	int (*listen)(int dev, void *handle, void **listenComm);
-	int (*connect)(int dev, void *handle, void **sendComm);
+#define NCCL_NET_CONNECT                                        \
+	int (*connect)(int dev, void *handle, void **sendComm); \
 	int (*accept)(void *listenComm, void **recvComm);
-	int (*regMr)(void *comm, void *data, int size, int type,
+#define NCCL_NET_CONNECT_DEVICE                                \
+	int (*connect)(int dev, void *handle, void **sendComm, \
+		       ncclNetDeviceHandle_t **devHandle);     \
+	int (*accept)(void *listenComm, void **recvComm,       \
+		      ncclNetDeviceHandle_t **devHandle);
+#define NCCL_NET_REG(size_type)                                        \
+	int (*regMr)(void *comm, void *data, size_type size, int type, \
 		     void **mhandle);
-	int (*deregMr)(void *comm, void *mhandle);
-	int (*isend)(void *sendComm, void *data, int size, int tag,
-		     void *mhandle, void **request);
-	int (*irecv)(void *recvComm, int n, void **data, int *sizes, int *tags,
-		     void **mhandles, void **request);
-	int (*iflush)(void *recvComm, int n, void **data, int *sizes,
-		      void **mhandles, void **request);
-	int (*test)(void *request, int *done, int *sizes);
-	int (*closeSend)(void *sendComm);
-	int (*closeRecv)(void *recvComm);
+#define NCCL_NET_REG_DMABUF                                               \
+	int (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, \
+			   uint64_t offset, int fd, void **mhandle);
+#define NCCL_NET_TRANSFER                                             \
+	int (*deregMr)(void *comm, void *mhandle);                    \
+	int (*isend)(void *sendComm, void *data, int size, int tag,   \
+		     void *mhandle, void **request);                  \
+	int (*irecv)(void *recvComm, int n, void **data, int *sizes,  \
+		     int *tags, void **mhandles, void **request);     \
+	int (*iflush)(void *recvComm, int n, void **data, int *sizes, \
+		      void **mhandles, void **request);               \
+	int (*test)(void *request, int *done, int *sizes);            \
+	int (*closeSend)(void *sendComm);                             \
+	int (*closeRecv)(void *recvComm);                             \
 	int (*closeListen)(void *listenComm);
+#define NCCL_NET_DEVICE                                                     \
+	int (*getDeviceMr)(void *comm, void *mhandle, void **dptr_mhandle); \
+	int (*irecvConsumed)(void *recvComm, int n, void *request);
+
+typedef struct {
+	NCCL_NET_FIRST(ncclNetProperties_v5_t)
+	NCCL_NET_CONNECT
+	NCCL_NET_REG(int)
+	NCCL_NET_TRANSFER
 } ncclNet_v5_t;
 
 typedef struct {
-	const char *name;
-	int (*init)(nccl_logger_t log);
-	int (*devices)(int *n);
-	int (*getProperties)(int dev, ncclNetProperties_v5_t *props);
-	int (*listen)(int dev, void *handle, void **listenComm);
-	int (*connect)(int dev, void *handle, void **sendComm);
-	int (*accept)(void *listenComm, void **recvComm);
-	int (*regMr)(void *comm, void *data, int size, int type,
-		     void **mhandle);
-	int (*regMrDmaBuf)(void *comm, void *data, size_t size, int type,
-			   uint64_t offset, int fd, void **mhandle);
-	int (*deregMr)(void *comm, void *mhandle);
-	int (*isend)(void *sendComm, void *data, int size, int tag,
-		     void *mhandle, void **request);
-	int (*irecv)(void *recvComm, int n, void **data, int *sizes, int *tags,
-		     void **mhandles, void **request);
-	int (*iflush)(void *recvComm, int n, void **data, int *sizes,
-		      void **mhandles, void **request);
-	int (*test)(void *request, int *done, int *sizes);
-	int (*closeSend)(void *sendComm);
-	int (*closeRecv)(void *recvComm);
-	int (*closeListen)(void *listenComm);
+	NCCL_NET_FIRST(ncclNetProperties_v5_t)
+	NCCL_NET_CONNECT
+	NCCL_NET_REG(int)
+	NCCL_NET_REG_DMABUF
+	NCCL_NET_TRANSFER
 } ncclNet_v6_t;
 
 typedef struct {
-	const char *name;
-	int (*init)(nccl_logger_t log);
-	int (*devices)(int *n);
-	int (*getProperties)(int dev, ncclNetProperties_v7_t *props);
-	int (*listen)(int dev, void *handle, void **listenComm);
-	int (*connect)(int dev, void *handle, void **sendComm,
-		       ncclNetDeviceHandle_t **devHandle);
-	int (*accept)(void *listenComm, void **recvComm,
-		      ncclNetDeviceHandle_t **devHandle);
-	int (*regMr)(void *comm, void *data, int size, int type,
-		     void **mhandle);
-	int (*regMrDmaBuf)(void *comm, void *data, size_t size, int type,
-			   uint64_t offset, int fd, void **mhandle);
-	int (*deregMr)(void *comm, void *mhandle);
-	int (*isend)(void *sendComm, void *data, int size, int tag,
-		     void *mhandle, void **request);
-	int (*irecv)(void *recvComm, int n, void **data, int *sizes, int *tags,
-		     void **mhandles, void **request);
-	int (*iflush)(void *recvComm, int n, void **data, int *sizes,
-		      void **mhandles, void **request);
-	int (*test)(void *request, int *done, int *sizes);
-	int (*closeSend)(void *sendComm);
-	int (*closeRecv)(void *recvComm);
-	int (*closeListen)(void *listenComm);
-	int (*getDeviceMr)(void *comm, void *mhandle, void **dptr_mhandle);
-	int (*irecvConsumed)(void *recvComm, int n, void *request);
+	NCCL_NET_FIRST(ncclNetProperties_v7_t)
+	NCCL_NET_CONNECT_DEVICE
+	NCCL_NET_REG(int)
+	NCCL_NET_REG_DMABUF
+	NCCL_NET_TRANSFER
+	NCCL_NET_DEVICE
 } ncclNet_v7_t;
 
 typedef struct {
-	const char *name;
-	int (*init)(nccl_logger_t log);
-	int (*devices)(int *n);
-	int (*getProperties)(int dev, ncclNetProperties_v8_t *props);
-	int (*listen)(int dev, void *handle, void **listenComm);
-	int (*connect)(int dev, void *handle, void **sendComm,
-		       ncclNetDeviceHandle_t **devHandle);
-	int (*accept)(void *listenComm, void **recvComm,
-		      ncclNetDeviceHandle_t **devHandle);
-	int (*regMr)(void *comm, void *data, size_t size, int type,
-		     void **mhandle);
-	int (*regMrDmaBuf)(void *comm, void *data, size_t size, int type,
-			   uint64_t offset, int fd, void **mhandle);
-	int (*deregMr)(void *comm, void *mhandle);
-	int (*isend)(void *sendComm, void *data, int size, int tag,
-		     void *mhandle, void **request);
-	int (*irecv)(void *recvComm, int n, void **data, int *sizes, int *tags,
-		     void **mhandles, void **request);
-	int (*iflush)(void *recvComm, int n, void **data, int *sizes,
-		      void **mhandles, void **request);
-	int (*test)(void *request, int *done, int *sizes);
-	int (*closeSend)(void *sendComm);
-	int (*closeRecv)(void *recvComm);
-	int (*closeListen)(void *listenComm);
-	int (*getDeviceMr)(void *comm, void *mhandle, void **dptr_mhandle);
-	int (*irecvConsumed)(void *recvComm, int n, void *request);
+	NCCL_NET_FIRST(ncclNetProperties_v8_t)
+	NCCL_NET_CONNECT_DEVICE
+	NCCL_NET_REG(size_t)
+	NCCL_NET_REG_DMABUF
+	NCCL_NET_TRANSFER
+	NCCL_NET_DEVICE
 } ncclNet_v8_t;
 
 #endif
