@@ -8,9 +8,9 @@
 #include <stddef.h>
 
 /*
- * @items, an array of @n items of @size bytes each (NULL: @n is 0) that has only
- * grown through this function, with room for one more: perhaps elsewhere, to be
- * freed. NULL without memory: then @items is as it was.
+ * @items, an array of @n items of @size bytes each (NULL: @n is 0) whose memory
+ * is of this function, with room for one more: perhaps elsewhere, to be freed. It may
+ * have lost items at its end. NULL without memory: then @items is as it was.
  */
 void *array_room(void *items, size_t n, size_t size);
 

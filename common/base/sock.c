@@ -194,26 +194,33 @@ static int connect_any(const struct addrinfo *list, int64_t deadline,
 	return rc;
 }
 
-// region tcp-connect
-int tcp_connect(const char *server, uint16_t port, int64_t deadline)
+int tcp_look_up(const char *server, uint16_t port, struct addrinfo **list)
 {
-	struct addrinfo hints = { .ai_family = AF_UNSPEC,
-				  .ai_socktype = SOCK_STREAM };
-	struct addrinfo *list;
+	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
+					.ai_socktype = SOCK_STREAM };
 	char service[8];
-	int last = -ETIMEDOUT;
-	bool again;
 	int rc;
 
 	snprintf(service, sizeof(service), "%u", port);
-	rc = getaddrinfo(server, service, &hints, &list);
-	if (rc) {
-		report_error("give an IPv4 or IPv6 address, or a name that "
-			     "resolves",
-			     "getaddrinfo(\"%s\") failed: %s", server,
-			     gai_strerror(rc));
-		return -EINVAL;
-	}
+	rc = getaddrinfo(server, service, &hints, list);
+	if (!rc)
+		return 0;
+	report_error("give an IPv4 or IPv6 address, or a name that resolves",
+		     "getaddrinfo(\"%s\") failed: %s", server,
+		     gai_strerror(rc));
+	return -EINVAL;
+}
+
+// region tcp-connect
+int tcp_connect(const char *server, uint16_t port, int64_t deadline)
+{
+	struct addrinfo *list;
+	int last = -ETIMEDOUT;
+	bool again;
+	int rc = tcp_look_up(server, port, &list);
+
+	if (rc)
+		return rc;
 	/* 课堂上两个终端谁先敲回车不一定，所以 client 在期限内反复尝试。*/
 	for (;;) {
 		rc = connect_any(list, deadline, &again);

@@ -15,6 +15,10 @@ int tcp_listen(uint16_t port);
 /* Accept one connection before @deadline. Returns the socket. */
 int tcp_accept(int listen_sock, int64_t deadline);
 
+/* The addresses of @server, with @port, for freeaddrinfo(3). */
+struct addrinfo;
+int tcp_look_up(const char *server, uint16_t port, struct addrinfo **list);
+
 /*
  * Connect to @server:@port, trying again until @deadline while nobody listens
  * there yet. Returns the socket.

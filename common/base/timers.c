@@ -8,11 +8,12 @@
  */
 #include "timers.h"
 
+#include "array.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-#define FIRST_SIZE 64
-#define NS_PER_MS  1000000
+#define NS_PER_MS 1000000
 
 void timers_free(struct timers *timers)
 {
@@ -67,17 +68,12 @@ static void sift_down(struct timers *t, size_t at)
 int timer_set(struct timers *timers, struct timer *timer, int64_t deadline)
 {
 	if (!timer->place) {
-		if (timers->count == timers->size) {
-			size_t size =
-				timers->size ? 2 * timers->size : FIRST_SIZE;
-			struct timer **heap =
-				reallocarray(timers->heap, size, sizeof(*heap));
+		struct timer **heap =
+			array_room(timers->heap, timers->count, sizeof(*heap));
 
-			if (!heap)
-				return -ENOMEM;
-			timers->heap = heap;
-			timers->size = size;
-		}
+		if (!heap)
+			return -ENOMEM;
+		timers->heap = heap;
 		put(timers, timers->count++, timer);
 	}
 	timer->deadline = deadline;

@@ -23,7 +23,7 @@ struct timer {
 /* Zero it before use. */
 struct timers {
 	struct timer **heap; /* heap[0] is the nearest */
-	size_t count, size;
+	size_t count;
 };
 
 void timers_free(struct timers *timers);

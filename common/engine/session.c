@@ -32,7 +32,7 @@ uint64_t engine_unix_ns(void)
  * 原版直接 now + Duration::seconds(timeout as i64)：2^63-1 秒让进程 panic，2^64-1 变成
  * -1，session 一生下来就过期了。先问“放得下吗”，再乘再加。
  */
-int64_t engine_after_secs(int64_t base, uint64_t secs)
+static int64_t after_secs(int64_t base, uint64_t secs)
 {
 	if (secs > (uint64_t)(INT64_MAX - base) / NS_PER_SEC)
 		return INT64_MAX;
@@ -149,9 +149,8 @@ int engine_session_begin(struct engine_sessions *all,
 	s->all = all;
 	s->timer = (struct timer){ .fire = on_timeout, .owner = s };
 	s->expires_at_ns =
-		(uint64_t)engine_after_secs((int64_t)engine_unix_ns(), secs);
-	if (timer_set(all->timers, &s->timer,
-		      engine_after_secs(now_ns(), secs)) ||
+		(uint64_t)after_secs((int64_t)engine_unix_ns(), secs);
+	if (timer_set(all->timers, &s->timer, after_secs(now_ns(), secs)) ||
 	    !tsearch(s, &all->tree, by_id)) {
 		timer_cancel(all->timers, &s->timer);
 		free(s);

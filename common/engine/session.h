@@ -98,7 +98,4 @@ void engine_owner_end(struct engine_owner *owner);
 /* Unix time now, nanoseconds. */
 uint64_t engine_unix_ns(void);
 
-/* @base + @secs seconds in nanoseconds, at most INT64_MAX; @base is not over. */
-int64_t engine_after_secs(int64_t base, uint64_t secs);
-
 #endif

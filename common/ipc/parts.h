@@ -55,10 +55,6 @@ static inline bool engine_same_text(struct engine_text a, struct engine_text b)
 	return a.size == b.size && !memcmp(a.data, b.data, a.size);
 }
 
-/* True if @field of @message has a value (always, unless it may be absent). */
-bool engine_field_given(const struct engine_message *message,
-			const struct engine_field *field);
-
 /*
  * Are these bytes exactly one MessagePack value, within ENGINE_DEPTH_MAX and
  * ENGINE_VALUES_MAX? Neither allocates nor recurses. 0, or -EBADMSG with @fault.

@@ -161,8 +161,9 @@ static const void *at(const struct engine_message *m,
 	return (const char *)m + f->offset;
 }
 
-bool engine_field_given(const struct engine_message *message,
-			const struct engine_field *field)
+/* 可以不写的，写了没有。*/
+static bool is_given(const struct engine_message *message,
+		     const struct engine_field *field)
 {
 	const void *p = at(message, field);
 
@@ -204,7 +205,7 @@ static void pack_field(msgpack_packer *pk, const struct engine_message *m,
 {
 	const struct engine_texts *list = at(m, f);
 
-	if (!engine_field_given(m, f)) {
+	if (!is_given(m, f)) {
 		msgpack_pack_nil(pk);
 		return;
 	}
@@ -231,7 +232,7 @@ static void pack_field(msgpack_packer *pk, const struct engine_message *m,
 static bool is_written(const struct engine_message *m,
 		       const struct engine_field *f)
 {
-	return f->need != ENGINE_EXTENSION || engine_field_given(m, f);
+	return f->need != ENGINE_EXTENSION || is_given(m, f);
 }
 
 int engine_encode(const struct engine_message *message,
@@ -308,7 +309,7 @@ json_t *engine_message_as_json(const struct engine_message *message)
 	for (size_t i = 0; i < layout->count; i++) {
 		const struct engine_field *f = &layout->fields[i];
 
-		if (engine_field_given(message, f))
+		if (is_given(message, f))
 			json_object_set_new(data, f->name.data,
 					    field_as_json(message, f));
 	}

@@ -20,6 +20,7 @@
 
 #include "base/deadline.h"
 #include "base/report.h"
+#include "base/sock.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -199,23 +200,6 @@ static int connect_failed(int rc, ucs_status_t why, const char *server,
 	return rc;
 }
 
-static int look_up(const char *server, uint16_t port, struct addrinfo **list)
-{
-	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
-					.ai_socktype = SOCK_STREAM };
-	char service[8];
-	int rc;
-
-	snprintf(service, sizeof(service), "%u", port);
-	rc = getaddrinfo(server, service, &hints, list);
-	if (!rc)
-		return 0;
-	report_error("give an IPv4 or IPv6 address, or a name that resolves",
-		     "getaddrinfo(\"%s\") failed: %s", server,
-		     gai_strerror(rc));
-	return -EINVAL;
-}
-
 /* 名字可能有好几个地址，server 可能还没启动：逐个试，试到期限。*/
 static int try_until(struct ucx_endpoint **ep, const struct addrinfo *list,
 		     int64_t deadline, ucs_status_t *why)
@@ -261,7 +245,7 @@ int connect_endpoint(struct ucx_worker *w, const char *server, uint16_t port,
 	if (!ep)
 		return -ENOMEM;
 	snprintf(ep->peer, sizeof(ep->peer), "%s:%u", server, port);
-	rc = look_up(server, port, &list);
+	rc = tcp_look_up(server, port, &list);
 	if (!rc) {
 		rc = try_until(&ep, list, deadline, &why);
 		freeaddrinfo(list);

@@ -7,6 +7,7 @@
  */
 #include "parts.h"
 
+#include "base/array.h"
 #include "base/report.h"
 #include "explain/explain.h"
 
@@ -62,20 +63,15 @@ static enum event_class classify(const struct event *event)
 
 static int add_event(struct report *r, int side, json_t *json)
 {
+	struct event *more = array_room(r->events, r->count, sizeof(*more));
 	struct event *event;
 
-	/* 容量按 2 的幂增长：只在 count 正好是 2 的幂时扩大一倍。*/
-	if ((r->count & (r->count - 1)) == 0) {
-		size_t size = r->count ? r->count * 2 : 1;
-		struct event *more = realloc(r->events, size * sizeof(*more));
-
-		if (!more) {
-			report_error("record less: --control-only",
-				     "no memory for %zu events", size);
-			return -1;
-		}
-		r->events = more;
+	if (!more) {
+		report_error("record less: --control-only",
+			     "no memory for %zu events", r->count + 1);
+		return -1;
 	}
+	r->events = more;
 	event = &r->events[r->count++];
 	*event = (struct event){
 		.json = json,

@@ -4,6 +4,8 @@
  */
 #include "parts.h"
 
+#include "base/array.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +51,7 @@ static void add_qp(struct report *r, const struct event *event)
 
 	if (report_qp(r, event->side, event->qp))
 		return;
-	more = realloc(r->qps, (r->qp_count + 1) * sizeof(*more));
+	more = array_room(r->qps, r->qp_count, sizeof(*more));
 	if (!more)
 		return;
 	r->qps = more;
