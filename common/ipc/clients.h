@@ -59,7 +59,7 @@ struct engine_ipc {
 	struct engine_socket listener;
 	struct event_source source;
 	struct timer again; /* accept again */
-	TAILQ_HEAD(, ipc_client) clients;
+	TAILQ_HEAD(ipc_clients, ipc_client) clients;
 	unsigned int count;
 };
 

@@ -12,7 +12,7 @@ declare -A PARTS=(
 	[engine_stream]=ipc/stream
 	[engine_proto]='ipc/stream ipc/scan ipc/proto ipc/decode'
 	[engine_session]='engine/session engine/buffer engine/auth ipc/proto ipc/stream
-		base/timers base/deadline base/report base/failure explain/explain
+		base/timers base/array base/deadline base/report base/failure explain/explain
 		explain/switch explain/net explain/verbs explain/qp_table explain/qp_table_data'
 )
 declare -A ARGUMENT=(
