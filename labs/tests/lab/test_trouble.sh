@@ -66,11 +66,12 @@ test_words_of_the_other_scripts() {
 	assert_not_in "$(<"$T/out")" 'SPDX|set -euo'
 	says 2 'labs/bench \[--rounds N\]' "$tree/labs/bench" --nonsense
 	says 2 'labs/bench \[--rounds N\]' "$tree/labs/bench" --rounds
-	says 0 'labs/tests/run \[SUITE' "$tree/labs/tests/run" --help
+	says 0 'labs/tests/run \[OPTION' "$tree/labs/tests/run" --help
 	assert_not_in "$(<"$T/out")" 'SPDX|set -euo|passed,$'
 	says 2 '^run: next: labs/tests/run --help' "$tree/labs/tests/run" --nonsense
 	says 2 '^run: there is no suite no/such.sh' "$tree/labs/tests/run" no/such.sh
-	says 2 '^run: --long goes without' "$tree/labs/tests/run" --long more
+	says 2 '^run: --long goes without' "$tree/labs/tests/run" --long labs/tests/lab/test_lab.sh
+	says 2 '^run: --repeat is "often"' "$tree/labs/tests/run" --repeat often
 	says 2 '^run: JOBS is "many"' env JOBS=many "$tree/labs/tests/run" labs/tests/lab/test_lab.sh
 }
 
