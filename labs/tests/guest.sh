@@ -192,7 +192,9 @@ finish() {
 start() {
 	local name=$1
 	shift
-	rm -f "$T/$name.rc"
+	# Not left to the redirections: they happen when the process gets a CPU, and until
+	# then who awaits a word of this one would find that of the last of its name.
+	rm -f "$T/$name".{rc,out,err}
 	"$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null &
 	pid=$!
 	pids[$name]=$pid
