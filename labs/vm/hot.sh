@@ -54,7 +54,7 @@ libraries_of() {
 list_hot_files() {
 	local files
 	mapfile -t files < <(PATH=$guest_path type -P "${hot_programs[@]}"
-		find "$fs"/usr/lib*/libibverbs "$fs"/usr/lib*/*/libibverbs -name '*.so' 2>/dev/null)
+		find "$fs"/usr/lib*/libibverbs "$fs"/usr/lib*/*/libibverbs -name 'librxe-*.so' 2>/dev/null)
 	{
 		printf '%s\n' "$fs"/{bin,sbin,lib,lib64} "${files[@]}"
 		libraries_of "${files[@]}"

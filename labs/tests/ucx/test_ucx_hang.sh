@@ -28,11 +28,11 @@ counter() { sed -n "s/^$2:.* $3 \([0-9]*\).*/\1/p" "$T/$1.out"; }
 
 # Messages arrive and are received, both ways, and nothing comes of it.
 test_ud_over_ipv4_hangs() {
-	hang hung --seconds 4 --trace "$T/hung.json" --log "$T/hung.log" \
+	hang hung --seconds 2 --trace "$T/hung.json" --log "$T/hung.log" \
 		UCX_TLS=ud_verbs UCX_LOG_LEVEL=debug || return 0
 	assertEquals "$(out_of hung)" 1 "$(rc_of hung)"
-	assert_in "$(out_of hung)" '^server on rxe0: not done after 4 s'
-	assert_in "$(out_of hung)" '^client on rxe1: not done after 4 s'
+	assert_in "$(out_of hung)" '^server on rxe0: not done after 2 s'
+	assert_in "$(out_of hung)" '^client on rxe1: not done after 2 s'
 	local d
 	for d in rxe0 rxe1; do
 		assertTrue "$d received" "(($(counter hung $d rdma_recvs) > 0))"
@@ -146,8 +146,9 @@ test_who_does_not_listen_survives() {
 
 # The kernel is asked what it does, and UCX has to do what follows from that.
 test_the_kernels_own_event() {
-	local told
-	clients 30 30 UCX_IB_ASYNC_EVENTS=y || return 0
+	local told most=6
+	! rxe_does repeats-last-wqe || most=30
+	clients "$most" "$most" UCX_IB_ASYNC_EVENTS=y || return 0
 	told=$(jq -s 'map(select(.type == "QP_LAST_WQE_REACHED")) | group_by(.qpn) |
 		map(length) | max // 0' "$T/server.json")
 	assertEquals 'each QP is put into ERR twice' true "$(jq -s 'map(select(.to == "ERR")) |
@@ -158,7 +159,7 @@ test_the_kernels_own_event() {
 	else
 		assertEquals 'told' 0 "$told"
 		assertEquals "$(cat "$T"/*.err)" 0 "$(aborted)"
-		assertEquals 'QPs of the server' 30 "$(cat "$T/held")"
+		assertEquals 'QPs of the server' "$most" "$(cat "$T/held")"
 	fi
 }
 
