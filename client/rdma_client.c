@@ -9,8 +9,8 @@
 #include "base/report.h"
 #include "pair/outcome.h"
 
-#include <errno.h>
 #include <locale.h>
+#include <string.h>
 
 static int post_all_receives(struct rdma_resources *res)
 {
@@ -32,6 +32,50 @@ static int connect_to_server(const struct rdma_options *opt)
 			    opt->tcp_port);
 	return sock;
 }
+
+// region send-message
+static int send_message(const struct rdma_options *opt,
+			struct rdma_resources *res, struct outcome *out)
+{
+	uint32_t length = message_size(opt, res);
+	int rc;
+
+	memcpy(send_slot(res, 0), opt->message, length);
+	rc = post_send(res, 0, length, true);
+	if (!rc)
+		rc = poll_completion(res, WR_ID_SEND(0), NULL,
+				     timeout_or(opt, POLL_TIMEOUT_MS));
+	if (rc)
+		return rc;
+	out->sent_bytes = length;
+	report_fact("SEND of %u bytes completed: the peer has acknowledged it",
+		    length);
+	return 0;
+}
+// endregion send-message
+
+// region receive-message
+static int receive_message(const struct rdma_options *opt,
+			   struct rdma_resources *res, struct outcome *out)
+{
+	struct ibv_wc wc;
+	/*
+	 * 期限从现在算起，而不是从 post_receive 那一刻：那时对端可能还没连上。
+	 */
+	int rc = poll_completion(res, WR_ID_RECV(0), &wc,
+				 timeout_or(opt, POLL_TIMEOUT_MS));
+
+	if (rc)
+		return rc;
+	/* byte_len 才是真正收到的长度；buffer 其余部分仍是旧内容。*/
+	out->received_bytes = wc.byte_len;
+	printable_text(out->text, sizeof(out->text), recv_slot(res, 0),
+		       wc.byte_len);
+	report_fact("RECV of %u bytes completed: \"%s\"", wc.byte_len,
+		    out->text);
+	return 0;
+}
+// endregion receive-message
 
 static int send_then_receive(const struct rdma_options *opt,
 			     struct rdma_resources *res, struct outcome *out)

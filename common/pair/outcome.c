@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * outcome.c —— server 与 client 共用的首尾：一条消息的收与发，以及结果的呈现
- *
- * 两个程序的区别只是“先收后发”还是“先发后收”，所以收和发各写一次，放在这里。
+ * outcome.c —— server 与 client 的结果怎样呈现：一行字，或一个 JSON 对象
  */
 #include "outcome.h"
 
@@ -18,50 +16,6 @@ uint32_t message_size(const struct rdma_options *opt,
 	return opt->plan.mode == MODE_ONCE ? (uint32_t)strlen(opt->message) + 1
 					   : res->msg_size;
 }
-
-// region send-message
-int send_message(const struct rdma_options *opt, struct rdma_resources *res,
-		 struct outcome *out)
-{
-	uint32_t length = message_size(opt, res);
-	int rc;
-
-	memcpy(send_slot(res, 0), opt->message, length);
-	rc = post_send(res, 0, length, true);
-	if (!rc)
-		rc = poll_completion(res, WR_ID_SEND(0), NULL,
-				     timeout_or(opt, POLL_TIMEOUT_MS));
-	if (rc)
-		return rc;
-	out->sent_bytes = length;
-	report_fact("SEND of %u bytes completed: the peer has acknowledged it",
-		    length);
-	return 0;
-}
-// endregion send-message
-
-// region receive-message
-int receive_message(const struct rdma_options *opt, struct rdma_resources *res,
-		    struct outcome *out)
-{
-	struct ibv_wc wc;
-	/*
-	 * 期限从现在算起，而不是从 post_receive 那一刻：那时对端可能还没连上。
-	 */
-	int rc = poll_completion(res, WR_ID_RECV(0), &wc,
-				 timeout_or(opt, POLL_TIMEOUT_MS));
-
-	if (rc)
-		return rc;
-	/* byte_len 才是真正收到的长度；buffer 其余部分仍是旧内容。*/
-	out->received_bytes = wc.byte_len;
-	printable_text(out->text, sizeof(out->text), recv_slot(res, 0),
-		       wc.byte_len);
-	report_fact("RECV of %u bytes completed: \"%s\"", wc.byte_len,
-		    out->text);
-	return 0;
-}
-// endregion receive-message
 
 static json_t *side_as_json(const struct cm_con_data_t *side)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * outcome.h - what rdma_server and rdma_client have in common around the
- * transfer: filling and checking one message, and telling the result as text or
- * as one JSON object.
+ * outcome.h - what a run of rdma_server or rdma_client brought, and how it is
+ * told: as text, or as one JSON object.
  */
 #ifndef PAIR_OUTCOME_H
 #define PAIR_OUTCOME_H
@@ -21,14 +20,6 @@ struct outcome {
 /* Bytes of each message that this side will send. */
 uint32_t message_size(const struct rdma_options *opt,
 		      const struct rdma_resources *res);
-
-/* Put @opt's message and its NUL into send slot 0, post it, await its ACK. */
-int send_message(const struct rdma_options *opt, struct rdma_resources *res,
-		 struct outcome *out);
-
-/* Wait for the message in receive slot 0 and keep its text. */
-int receive_message(const struct rdma_options *opt, struct rdma_resources *res,
-		    struct outcome *out);
 
 /* Print the result on stdout: text, or JSON with @opt->json. */
 int report_outcome(const struct rdma_options *opt,

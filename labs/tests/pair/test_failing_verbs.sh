@@ -248,14 +248,15 @@ test_every_completion_is_checked() {
 
 # 4096 bytes without a NUL, and with escape sequences, through the real thing.
 test_text_is_bounded_and_escaped() {
-	local text
+	local text side
 	in_lab '
 		printf -v text "%04095d" 1
 		SPY_LIE=no_nul spied server a.server -q -m "$text" rxe0
 		run a.client "$B/rdma_client" -j 127.0.0.1 rxe1
 		reap a.server
-		server b.server -q -m "$(printf "\e[2J\e]0;x\a")" rxe0
-		run b.client "$B/rdma_client" -q 127.0.0.1 rxe1
+		text=$(printf "\e[2J\e]0;x\a")
+		server b.server -q -m "$text" rxe0
+		run b.client "$B/rdma_client" -q -m "$text" 127.0.0.1 rxe1
 		reap b.server
 	' || return 0
 	assert_pair a
@@ -264,9 +265,11 @@ test_text_is_bounded_and_escaped() {
 	text=$(json a.client .received_text)
 	assertTrue "${#text} characters" "[[ ${#text} -le 255 ]]"
 	assert_in "$text" '^x+\.\.\.$'
-	assertEquals "control characters" "" \
-		"$(LC_ALL=C tr -d '\n -~' <"$T/b.client.out")"
-	assert_in "$(out_of b.client)" '\\x1b\[2J\\x1b\]0;x\\x07'
+	for side in client server; do
+		assertEquals "control characters" "" \
+			"$(LC_ALL=C tr -d '\n -~' <"$T/b.$side.out")"
+		assert_in "$(out_of b.$side)" '\\x1b\[2J\\x1b\]0;x\\x07'
+	done
 }
 
 test_failed_destroys_are_told() {
