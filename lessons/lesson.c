@@ -16,12 +16,12 @@
 
 static const char next[] = "see --help";
 
-static bool is_known(const struct lesson_break *breaks, const char *name)
+static const struct lesson_break *look_up(const struct lesson_break *breaks,
+					  const char *name)
 {
-	for (; breaks->name; breaks++)
-		if (!strcmp(breaks->name, name))
-			return true;
-	return false;
+	while (breaks->name && strcmp(breaks->name, name))
+		breaks++;
+	return breaks->name ? breaks : NULL;
 }
 
 /* --help 里，每个错误一行。*/
@@ -43,9 +43,10 @@ static int parse_options(struct lesson *lesson,
 			 char **argv[], const char *operands)
 {
 	char head[128], list[2048];
+	const char *name = NULL;
 	const struct option_row rows[] = {
-		{ 'b', "break", "NAME", "plant one mistake and see its error:",
-		  TEXT(lesson->break_name) },
+		{ 'b', "break", "NAME",
+		  "plant one mistake and see its error:", TEXT(name) },
 		{ .help = list_breaks(list, sizeof(list), breaks) },
 		{ HELP },
 		{ 0 },
@@ -58,10 +59,10 @@ static int parse_options(struct lesson *lesson,
 	snprintf(head, sizeof(head), "usage: %s [--break NAME]%s\n\n",
 		 (*argv)[0], operands);
 	rc = take_options(&line, argc, argv);
-	if (rc < 0 && lesson->break_name &&
-	    !is_known(breaks, lesson->break_name))
-		rc = wrong_usage(next, "no such --break", lesson->break_name);
-	return rc;
+	if (rc >= 0 || !name)
+		return rc;
+	lesson->broken = look_up(breaks, name);
+	return lesson->broken ? rc : wrong_usage(next, "no such --break", name);
 }
 
 int lesson_parse(struct lesson *lesson, const struct lesson_break *breaks,
@@ -91,7 +92,13 @@ int lesson_parse_break(struct lesson *lesson, const struct lesson_break *breaks,
 
 bool lesson_breaks(const struct lesson *lesson, const char *name)
 {
-	return lesson->break_name && !strcmp(lesson->break_name, name);
+	return lesson->broken && !strcmp(lesson->broken->name, name);
+}
+
+int lesson_plant(const struct lesson *lesson, void *with)
+{
+	report_step("break it: %s", lesson->broken->name);
+	return lesson->broken->plant(with);
 }
 
 int wait_for_drained_sq(struct ibv_qp *qp, int ms)

@@ -15,11 +15,12 @@
 /* One mistake that a lesson can plant. A table ends with a NULL name. */
 struct lesson_break {
 	const char *name;
-	const char *what; /* one line for --help */
+	const char *what;	  /* one line for --help */
+	int (*plant)(void *with); /* @with: whatever the lesson works with */
 };
 
 struct lesson {
-	const char *break_name; /* NULL: nothing is to be broken */
+	const struct lesson_break *broken; /* NULL: nothing is to be */
 	struct rdma_config config;
 };
 
@@ -36,6 +37,9 @@ int lesson_parse_break(struct lesson *lesson, const struct lesson_break *breaks,
 
 /* True if the mistake @name was asked for. */
 bool lesson_breaks(const struct lesson *lesson, const char *name);
+
+/* Say which mistake is planted, and plant it: lesson->broken is not NULL. */
+int lesson_plant(const struct lesson *lesson, void *with);
 
 /*
  * A QP in SQD: wait until its send queue is drained, at most @ms milliseconds.

@@ -13,9 +13,9 @@
 #include <net/if.h>
 
 static const struct lesson_break breaks[] = {
-	{ "device", "ask for a device that does not exist" },
-	{ "gid", "ask for an empty slot of the GID table" },
-	{ NULL, NULL },
+	{ .name = "device", .what = "ask for a device that does not exist" },
+	{ .name = "gid", .what = "ask for an empty slot of the GID table" },
+	{ 0 },
 };
 
 // region show-gids

@@ -14,12 +14,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static const struct lesson_break breaks[] = {
-	{ "access", "register for REMOTE_WRITE without LOCAL_WRITE" },
-	{ "order", "deallocate the PD while an MR and a QP still use it" },
-	{ NULL, NULL },
-};
-
 // region show-objects
 static int show_objects(struct rdma_resources *res)
 {
@@ -48,8 +42,9 @@ static int show_objects(struct rdma_resources *res)
 // endregion show-objects
 
 /* REMOTE_WRITE 意味着网卡要写这块内存，所以必须同时允许 LOCAL_WRITE。*/
-static int break_access(struct rdma_resources *res)
+static int break_access(void *with)
 {
+	struct rdma_resources *res = with;
 	struct ibv_mr *mr;
 
 	report_step("break it: REMOTE_WRITE without LOCAL_WRITE");
@@ -67,8 +62,9 @@ static int break_access(struct rdma_resources *res)
 }
 
 /* PD 是地基：楼还没拆完就挖地基，内核回 EBUSY，并且什么也没有发生。*/
-static int break_order(struct rdma_resources *res)
+static int break_order(void *with)
 {
+	struct rdma_resources *res = with;
 	int err;
 
 	report_step("break it: deallocate the PD first");
@@ -78,6 +74,14 @@ static int break_order(struct rdma_resources *res)
 	res->pd = NULL;
 	return 0;
 }
+
+static const struct lesson_break breaks[] = {
+	{ "access", "register for REMOTE_WRITE without LOCAL_WRITE",
+	  break_access },
+	{ "order", "deallocate the PD while an MR and a QP still use it",
+	  break_order },
+	{ 0 },
+};
 
 int main(int argc, char *argv[])
 {
@@ -95,10 +99,8 @@ int main(int argc, char *argv[])
 
 	report_step("what they are");
 	rc = show_objects(&res);
-	if (!rc && lesson_breaks(&lesson, "access"))
-		rc = break_access(&res);
-	if (!rc && lesson_breaks(&lesson, "order"))
-		rc = break_order(&res);
+	if (!rc && lesson.broken)
+		rc = lesson.broken->plant(&res);
 
 	report_step("destroy QP, CQ, MR, PD; close the device");
 	undo = destroy_rdma_resources(&res);

@@ -23,16 +23,6 @@
 
 extern char **environ;
 
-static const struct lesson_break breaks[] = {
-	{ "skip-rtr", "go from INIT to RTS directly" },
-	{ "no-grh", "leave out the GRH (is_global = 0) on RoCE" },
-	{ "one-bit", "forget MIN_RNR_TIMER in the mask of RTR" },
-	{ "empty-gid", "use an empty slot of the GID table as sgid_index" },
-	{ "no-neighbour", "name a peer that does not answer ARP" },
-	{ "err-to-init", "go from ERR to INIT without RESET" },
-	{ NULL, NULL },
-};
-
 /* 请 iproute2 的 rdma 工具来说：它不属于本进程，只看内核。*/
 static void show_rdma_resource(const struct rdma_resources *res)
 {
@@ -88,22 +78,28 @@ static void connect_to_itself(struct rdma_resources *res)
 }
 // endregion itself
 
-static int wrong_modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
-			int mask)
-{
-	int rc = modify_qp(res, attr, mask);
+/* ---- --break --------------------------------------------------------------- */
 
+static int wrong_modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
+			int mask, const char *what)
+{
+	int rc;
+
+	report_step("break it: %s", what);
+	rc = modify_qp(res, attr, mask);
 	if (!rc)
 		report_fact("accepted");
 	return rc;
 }
 
-static int break_rtr(const struct lesson *lesson, struct rdma_resources *res)
+/* 正确的 INIT→RTR。下面四个错误，各自只改动其中一处。*/
+#define RTR_MASK                                                        \
+	(IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | \
+	 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+
+static struct ibv_qp_attr right_rtr(const struct rdma_resources *res)
 {
-	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-		   IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-		   IBV_QP_MIN_RNR_TIMER;
-	struct ibv_qp_attr attr = {
+	return (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = path_mtu(res),
 		.dest_qp_num = res->remote.qp_num,
@@ -114,34 +110,55 @@ static int break_rtr(const struct lesson *lesson, struct rdma_resources *res)
 				      .sgid_index = res->gid_index,
 				      .hop_limit = 64 } },
 	};
-
-	report_step("break it: %s", lesson->break_name);
-	if (lesson_breaks(lesson, "no-grh"))
-		attr.ah_attr.is_global = 0;
-	else if (lesson_breaks(lesson, "one-bit"))
-		mask &= ~IBV_QP_MIN_RNR_TIMER;
-	else if (lesson_breaks(lesson, "empty-gid"))
-		attr.ah_attr.grh.sgid_index = 7;
-	else if (lesson_breaks(lesson, "no-neighbour"))
-		attr.ah_attr.grh.dgid.raw[15] = 77;
-	return wrong_modify(res, &attr, mask);
 }
 
-static int break_skip_rtr(struct rdma_resources *res)
+static int no_grh(void *res)
+{
+	struct ibv_qp_attr attr = right_rtr(res);
+
+	attr.ah_attr.is_global = 0;
+	return wrong_modify(res, &attr, RTR_MASK, "no-grh");
+}
+
+static int one_bit(void *res)
+{
+	struct ibv_qp_attr attr = right_rtr(res);
+
+	return wrong_modify(res, &attr, RTR_MASK & ~IBV_QP_MIN_RNR_TIMER,
+			    "one-bit");
+}
+
+static int empty_gid(void *res)
+{
+	struct ibv_qp_attr attr = right_rtr(res);
+
+	attr.ah_attr.grh.sgid_index = 7;
+	return wrong_modify(res, &attr, RTR_MASK, "empty-gid");
+}
+
+static int no_neighbour(void *res)
+{
+	struct ibv_qp_attr attr = right_rtr(res);
+
+	attr.ah_attr.grh.dgid.raw[15] = 77;
+	return wrong_modify(res, &attr, RTR_MASK, "no-neighbour");
+}
+
+static int skip_rtr(void *res)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS,
 				    .timeout = 14,
 				    .retry_cnt = 6,
 				    .rnr_retry = 7 };
 
-	report_step("break it: INIT to RTS");
 	return wrong_modify(res, &attr,
 			    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
 				    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				    IBV_QP_MAX_QP_RD_ATOMIC);
+				    IBV_QP_MAX_QP_RD_ATOMIC,
+			    "INIT to RTS");
 }
 
-static int break_err_to_init(struct rdma_resources *res)
+static int err_to_init(void *res)
 {
 	int rc = modify_qp_to_error(res);
 
@@ -149,15 +166,19 @@ static int break_err_to_init(struct rdma_resources *res)
 	return rc ? rc : modify_qp_to_init(res);
 }
 
-static int plant_mistake(const struct lesson *lesson,
-			 struct rdma_resources *res)
-{
-	if (lesson_breaks(lesson, "skip-rtr"))
-		return break_skip_rtr(res);
-	if (lesson_breaks(lesson, "err-to-init"))
-		return break_err_to_init(res);
-	return break_rtr(lesson, res);
-}
+static const struct lesson_break breaks[] = {
+	{ "skip-rtr", "go from INIT to RTS directly", skip_rtr },
+	{ "no-grh", "leave out the GRH (is_global = 0) on RoCE", no_grh },
+	{ "one-bit", "forget MIN_RNR_TIMER in the mask of RTR", one_bit },
+	{ "empty-gid", "use an empty slot of the GID table as sgid_index",
+	  empty_gid },
+	{ "no-neighbour", "name a peer that does not answer ARP",
+	  no_neighbour },
+	{ "err-to-init", "go from ERR to INIT without RESET", err_to_init },
+	{ 0 },
+};
+
+/* ---- 从头到尾 --------------------------------------------------------------- */
 
 static int to_sqd(struct rdma_resources *res)
 {
@@ -193,8 +214,8 @@ static int walk(const struct lesson *lesson, struct rdma_resources *res)
 	if (rc)
 		return rc;
 	connect_to_itself(res);
-	if (lesson->break_name)
-		return plant_mistake(lesson, res);
+	if (lesson->broken)
+		return lesson->broken->plant(res);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && !rc; i++) {
 		report_step("%s", steps[i].name);
 		rc = steps[i].go(res);

@@ -23,14 +23,6 @@
 
 #define SILENT_MS 3000 /* how long the silent peer is waited for */
 
-static const struct lesson_break breaks[] = {
-	{ "byte-order", "answer with qp_num and psn in host byte order" },
-	{ "version", "answer with another protocol version" },
-	{ "half", "answer with half a cm_con_data_t and hang up" },
-	{ "silent", "accept the connection and say nothing" },
-	{ NULL, NULL },
-};
-
 struct field {
 	const char *name;
 	size_t size; /* bytes on the wire */
@@ -118,34 +110,79 @@ static int peer_by_hand(struct rdma_resources *res, int sock)
 }
 // endregion by-hand
 
+static int good_peer(struct rdma_resources *res, int sock)
+{
+	struct ibv_qp_attr attr;
+	int rc = peer_by_hand(res, sock);
+
+	if (rc)
+		return rc;
+	report_step("both QPs have met");
+	rc = query_qp(res, &attr);
+	report_fact("my QP 0x%06x is in %s, connected to QP 0x%06x",
+		    res->qp->qp_num, qp_state_name(attr.qp_state),
+		    attr.dest_qp_num);
+	return rc;
+}
+
 // region bad-peer
 /* 一个坏掉的对端：每种坏法都应让另一边给出清楚的错误，而不是挂住或崩溃。*/
+struct bad_peer {
+	int sock;
+	/* hello，然后是 cm_con_data_t，还没有转成网络字节序 */
+	unsigned char wire[HELLO_SIZE + sizeof(struct cm_con_data_t)];
+};
+
+static int answer(struct bad_peer *p, size_t size)
+{
+	return sock_write_exact(p->sock, p->wire, size,
+				deadline_in_ms(EXCHANGE_TIMEOUT_MS), "answer");
+}
+
+static int byte_order(void *peer)
+{
+	return answer(peer, HELLO_SIZE + sizeof(struct cm_con_data_t));
+}
+
+static int version(void *peer)
+{
+	((struct bad_peer *)peer)->wire[5] = 2;
+	return answer(peer, HELLO_SIZE);
+}
+
+static int half(void *peer)
+{
+	return answer(peer, HELLO_SIZE + 20);
+}
+
+static int silent(void *peer)
+{
+	(void)peer;
+	return deadline_sleep_ms(SILENT_MS + 500, INT64_MAX);
+}
+// endregion bad-peer
+
+static const struct lesson_break breaks[] = {
+	{ "byte-order", "answer with qp_num and psn in host byte order",
+	  byte_order },
+	{ "version", "answer with another protocol version", version },
+	{ "half", "answer with half a cm_con_data_t and hang up", half },
+	{ "silent", "accept the connection and say nothing", silent },
+	{ 0 },
+};
+
+/* 对端的 hello 总要先收下，它也是我们的；然后才各坏各的。*/
 static int bad_peer(const struct lesson *lesson, struct rdma_resources *res,
 		    int sock)
 {
 	struct cm_con_data_t mine = cm_con_data_of(res);
-	int64_t deadline = deadline_in_ms(EXCHANGE_TIMEOUT_MS);
-	unsigned char hello[HELLO_SIZE];
-	size_t size = sizeof(mine);
-	int rc = sock_read_exact(sock, hello, sizeof(hello), deadline, "hello");
+	struct bad_peer peer = { .sock = sock };
+	int rc = sock_read_exact(sock, peer.wire, HELLO_SIZE,
+				 deadline_in_ms(EXCHANGE_TIMEOUT_MS), "hello");
 
-	report_step("break it: %s", lesson->break_name);
-	if (rc)
-		return rc;
-	if (lesson_breaks(lesson, "silent"))
-		return deadline_sleep_ms(SILENT_MS + 500, deadline);
-	if (lesson_breaks(lesson, "version"))
-		hello[5] = 2;
-	if (lesson_breaks(lesson, "half"))
-		size = 20;
-	rc = sock_write_exact(sock, hello, sizeof(hello), deadline, "hello");
-	if (lesson_breaks(lesson, "version"))
-		return rc;
-	return rc ? rc
-		  : sock_write_exact(sock, &mine, size, deadline,
-				     "cm_con_data_t");
+	memcpy(peer.wire + HELLO_SIZE, &mine, sizeof(mine));
+	return rc ? rc : lesson_plant(lesson, &peer);
 }
-// endregion bad-peer
 
 static uint16_t port_of(int listen_sock)
 {
@@ -192,7 +229,6 @@ static int ordinary_side(const struct lesson *lesson, uint16_t port)
 static int hand_side(const struct lesson *lesson, int listen_sock)
 {
 	struct rdma_resources res;
-	struct ibv_qp_attr attr;
 	int sock, undo;
 	int rc;
 
@@ -205,18 +241,9 @@ static int hand_side(const struct lesson *lesson, int listen_sock)
 		sock_close(&sock);
 		return rc;
 	}
-	if (lesson->break_name)
-		rc = bad_peer(lesson, &res, sock);
-	else
-		rc = peer_by_hand(&res, sock);
+	rc = lesson->broken ? bad_peer(lesson, &res, sock)
+			    : good_peer(&res, sock);
 	sock_close(&sock);
-	if (!rc && !lesson->break_name) {
-		report_step("both QPs have met");
-		rc = query_qp(&res, &attr);
-		report_fact("my QP 0x%06x is in %s, connected to QP 0x%06x",
-			    res.qp->qp_num, qp_state_name(attr.qp_state),
-			    attr.dest_qp_num);
-	}
 	undo = destroy_rdma_resources(&res);
 	return rc ? rc : undo;
 }

@@ -15,21 +15,6 @@
 
 #define TEXT "Hello from QP A!"
 
-static const struct lesson_break breaks[] = {
-	{ "no-receive", "send although the peer has posted no receive" },
-	{ "too-small", "send more than the peer's receive buffer holds" },
-	{ "bad-lkey", "post a send with an lkey that is nobody's" },
-	{ "too-early", "post a send while the QP is still in INIT" },
-	{ NULL, NULL },
-};
-
-static int both_to_init(struct rdma_resources *a, struct rdma_resources *b)
-{
-	int rc = modify_qp_to_init(a);
-
-	return rc ? rc : modify_qp_to_init(b);
-}
-
 /*
  * 与 modify_qp_to_rts() 只差一处：rnr_retry = 1。平时用 7（一直等），对端忘了
  * post receive 就表现为“什么都不发生”；这里让它一次就放弃，好看到真正的 status。
@@ -51,8 +36,8 @@ static int to_rts_impatient(struct rdma_resources *a)
 
 // region pair
 /* 两端在同一个进程里，“交换”只是两次赋值：这正是第 4 课用 TCP 做的事。*/
-static int connect_pair(const struct lesson *lesson, struct rdma_resources *a,
-			struct rdma_resources *b)
+static int connect_pair(struct rdma_resources *a, struct rdma_resources *b,
+			int (*a_to_rts)(struct rdma_resources *a))
 {
 	int rc;
 
@@ -62,8 +47,7 @@ static int connect_pair(const struct lesson *lesson, struct rdma_resources *a,
 	if (!rc)
 		rc = modify_qp_to_rtr(b);
 	if (!rc)
-		rc = lesson_breaks(lesson, "no-receive") ? to_rts_impatient(a)
-							 : modify_qp_to_rts(a);
+		rc = a_to_rts(a);
 	return rc ? rc : modify_qp_to_rts(b);
 }
 // endregion pair
@@ -114,32 +98,75 @@ static int transfer(struct rdma_resources *a, struct rdma_resources *b)
 // endregion transfer
 
 // region break-transfer
-static int break_transfer(const struct lesson *lesson, struct rdma_resources *a,
-			  struct rdma_resources *b)
+static int send_whole_slot(struct rdma_resources *a)
 {
-	struct ibv_mr wrong = *a->mr;
-	struct ibv_mr *mr = a->mr;
-	int rc = 0;
+	int rc = post_send(a, 0, a->msg_size, true);
 
-	report_step("break it: %s", lesson->break_name);
-	if (!lesson_breaks(lesson, "no-receive"))
-		rc = post_receive(b, 0);
-	if (lesson_breaks(lesson, "bad-lkey")) {
-		wrong.lkey ^= 0x00ff00;
-		a->mr = &wrong;
-	}
+	return rc ? rc
+		  : poll_completion(a, WR_ID_SEND(0), NULL, POLL_TIMEOUT_MS);
+}
+
+static int no_receive(void *ends)
+{
+	struct rdma_resources *a = ends, *b = a + 1;
+	int rc = connect_pair(a, b, to_rts_impatient);
+
+	return rc ? rc : send_whole_slot(a);
+}
+
+static int too_small(void *ends)
+{
+	struct rdma_resources *a = ends, *b = a + 1;
+	int rc;
+
+	b->msg_size /= 2;
+	rc = connect_pair(a, b, modify_qp_to_rts);
 	if (!rc)
-		rc = post_send(a, 0, a->msg_size, true);
-	a->mr = mr;
+		rc = post_receive(b, 0);
 	if (rc)
 		return rc;
-	rc = poll_completion(a, WR_ID_SEND(0), NULL, POLL_TIMEOUT_MS);
+	rc = send_whole_slot(a);
 	/* 同一个错误在两端的样子不同：也看看 B 的 completion。*/
-	if (lesson_breaks(lesson, "too-small"))
-		poll_completion(b, WR_ID_RECV(0), NULL, POLL_TIMEOUT_MS);
+	poll_completion(b, WR_ID_RECV(0), NULL, POLL_TIMEOUT_MS);
 	return rc;
 }
+
+static int bad_lkey(void *ends)
+{
+	struct rdma_resources *a = ends, *b = a + 1;
+	struct ibv_mr wrong = *a->mr, *mr = a->mr;
+	int rc = connect_pair(a, b, modify_qp_to_rts);
+
+	if (!rc)
+		rc = post_receive(b, 0);
+	if (rc)
+		return rc;
+	wrong.lkey ^= 0x00ff00;
+	a->mr = &wrong;
+	rc = post_send(a, 0, a->msg_size, true);
+	a->mr = mr;
+	return rc ? rc
+		  : poll_completion(a, WR_ID_SEND(0), NULL, POLL_TIMEOUT_MS);
+}
+
+static int too_early(void *ends)
+{
+	struct rdma_resources *a = ends, *b = a + 1;
+	int rc = post_receive(b, 0);
+
+	return rc ? rc : send_whole_slot(a);
+}
 // endregion break-transfer
+
+static const struct lesson_break breaks[] = {
+	{ "no-receive", "send although the peer has posted no receive",
+	  no_receive },
+	{ "too-small", "send more than the peer's receive buffer holds",
+	  too_small },
+	{ "bad-lkey", "post a send with an lkey that is nobody's", bad_lkey },
+	{ "too-early", "post a send while the QP is still in INIT", too_early },
+	{ 0 },
+};
 
 static int run(const struct lesson *lesson, struct rdma_resources *a,
 	       struct rdma_resources *b)
@@ -148,38 +175,34 @@ static int run(const struct lesson *lesson, struct rdma_resources *a,
 
 	report_step("two QPs in one process: A is QP 0x%06x, B is QP 0x%06x",
 		    a->qp->qp_num, b->qp->qp_num);
-	rc = both_to_init(a, b);
-	if (rc)
-		return rc;
-	if (lesson_breaks(lesson, "too-early"))
-		return break_transfer(lesson, a, b);
-	rc = connect_pair(lesson, a, b);
-	if (rc)
-		return rc;
-	return lesson->break_name ? break_transfer(lesson, a, b)
-				  : transfer(a, b);
+	rc = modify_qp_to_init(a);
+	if (!rc)
+		rc = modify_qp_to_init(b);
+	if (!rc && lesson->broken)
+		return lesson_plant(lesson, a);
+	if (!rc)
+		rc = connect_pair(a, b, modify_qp_to_rts);
+	return rc ? rc : transfer(a, b);
 }
 
 int main(int argc, char *argv[])
 {
-	struct rdma_resources a, b;
+	struct rdma_resources ends[2], *a = &ends[0], *b = &ends[1];
 	struct lesson lesson;
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
 	int undo;
 
 	if (rc >= 0)
 		return rc;
-	rc = init_rdma_resources(&a, &lesson.config);
+	rc = init_rdma_resources(a, &lesson.config);
 	if (rc)
 		return 1;
-	if (lesson_breaks(&lesson, "too-small"))
-		lesson.config.msg_size /= 2;
-	rc = init_rdma_resources(&b, &lesson.config);
+	rc = init_rdma_resources(b, &lesson.config);
 	if (!rc) {
-		rc = run(&lesson, &a, &b);
-		undo = destroy_rdma_resources(&b);
+		rc = run(&lesson, a, b);
+		undo = destroy_rdma_resources(b);
 		rc = rc ? rc : undo;
 	}
-	undo = destroy_rdma_resources(&a);
+	undo = destroy_rdma_resources(a);
 	return rc || undo ? 1 : 0;
 }

@@ -21,15 +21,6 @@
 #define TIMEOUT_MS 5000
 #define LESSON_API 8
 
-static const struct lesson_break breaks[] = {
-	{ "one-accept", "call accept once and take NULL for a failure" },
-	{ "mem-type", "register memory with type 0, not NCCL_PTR_HOST" },
-	{ "parse-handle", "read the handle as if its layout were known" },
-	{ "too-big", "send more than the peer's receive buffer holds" },
-	{ "mix-api", "listen through v7, connect and accept through v5" },
-	{ NULL, NULL },
-};
-
 /* 两端的一切。comm、request、mhandle 都是插件的，我们只转交指针。*/
 struct both_ends {
 	struct tcpx_net plugin;
@@ -95,7 +86,7 @@ static int load_and_listen(struct both_ends *b)
 	return rc;
 }
 
-static int accept_too_early(struct both_ends *b, const struct lesson *lesson)
+static int accept_too_early(struct both_ends *b)
 {
 	unsigned char storage[NCCL_NET_DEV_HANDLE_SIZE]
 		__attribute__((aligned(16))) = { 0 };
@@ -106,13 +97,7 @@ static int accept_too_early(struct both_ends *b, const struct lesson *lesson)
 	rc = b->net->accept(b->listen_comm, &b->recv_comm, &dev_handle);
 	report_fact("accept: rc=%d recv_comm=%s", rc,
 		    b->recv_comm ? "a comm" : "(nil)");
-	if (rc || !lesson_breaks(lesson, "one-accept"))
-		return check(b, rc, "accept");
-	/* 001 号报告里的程序就停在这里：把“还没好”当成了“失败”。*/
-	report_error("rc decides: 0 with a NULL comm means call again, until a "
-		     "deadline of your own",
-		     "recv_comm is null");
-	return -EIO;
+	return check(b, rc, "accept");
 }
 
 // region connect-by-hand
@@ -148,9 +133,8 @@ static int connect_by_hand(struct both_ends *b)
 }
 // endregion connect-by-hand
 
-static int register_memory(struct both_ends *b, const struct lesson *lesson)
+static int register_memory(struct both_ends *b, int type)
 {
-	int type = lesson_breaks(lesson, "mem-type") ? 0 : NCCL_PTR_HOST;
 	int rc;
 
 	report_step("register both buffers");
@@ -170,12 +154,10 @@ static const char *request_text(const void *request)
 	return request ? "a request" : "(nil)";
 }
 
-static int begin(struct both_ends *b, const struct lesson *lesson,
-		 void **send_request, void **recv_request)
+static int begin(struct both_ends *b, int size, void **send_request,
+		 void **recv_request)
 {
 	int sizes[1] = { sizeof(b->received) }, tags[1] = { 7 };
-	int size = lesson_breaks(lesson, "too-big") ? (int)sizeof(b->to_send)
-						    : (int)sizeof(TCPX_TEXT);
 	void *data[1] = { b->received };
 	int64_t deadline = deadline_in_ms(TIMEOUT_MS);
 	int rc;
@@ -254,12 +236,59 @@ static int close_both(struct both_ends *b)
 	return rc ? -EIO : 0;
 }
 
-/* 000 号文档里的 client 就这么读，打印出“Server info”。*/
-static int parse_handle(const struct both_ends *b)
+static int walk(struct both_ends *b, int mem_type, int size)
 {
+	void *send_request = NULL, *recv_request = NULL;
+	int rc = load_and_listen(b);
+
+	if (!rc)
+		rc = accept_too_early(b);
+	if (!rc)
+		rc = connect_by_hand(b);
+	if (!rc)
+		rc = register_memory(b, mem_type);
+	if (!rc)
+		rc = begin(b, size, &send_request, &recv_request);
+	return rc ? rc : test_both(b, send_request, recv_request);
+}
+
+/* ---- --break --------------------------------------------------------------- */
+
+static int one_accept(void *ends)
+{
+	int rc = load_and_listen(ends);
+
+	if (!rc)
+		rc = accept_too_early(ends);
+	if (rc)
+		return rc;
+	/* 001 号报告里的程序就停在这里：把“还没好”当成了“失败”。*/
+	report_error("rc decides: 0 with a NULL comm means call again, until a "
+		     "deadline of your own",
+		     "recv_comm is null");
+	return -EIO;
+}
+
+static int mem_type(void *ends)
+{
+	return walk(ends, 0, sizeof(TCPX_TEXT));
+}
+
+static int too_big(void *ends)
+{
+	return walk(ends, NCCL_PTR_HOST, TCPX_TEXT_SPACE);
+}
+
+/* 000 号文档里的 client 就这么读，打印出“Server info”。*/
+static int parse_handle(void *ends)
+{
+	const struct both_ends *b = ends;
 	struct tcpxHandle parsed;
 	struct in_addr addr;
+	int rc = load_and_listen(ends);
 
+	if (rc)
+		return rc;
 	report_step("break it: parse the handle as struct tcpxHandle");
 	memcpy(&parsed, b->handle.bytes, sizeof(parsed));
 	addr.s_addr = parsed.ip_addr_u32;
@@ -282,7 +311,7 @@ static void copy_out(FILE *from)
 }
 
 /* 两个进程、两个角色，用的是 test_connection 的全部步骤，只是版本混着用。*/
-static int mix_api(void)
+static int mix_api(void *ends)
 {
 	struct tcpx_test test = {
 		.port = TCPX_DEFAULT_PORT,
@@ -297,6 +326,7 @@ static int mix_api(void)
 	pid_t child;
 	int rc;
 
+	(void)ends;
 	fflush(NULL);
 	if (!says || (child = fork()) < 0) {
 		report_error(NULL, "cannot start the client: %s",
@@ -317,23 +347,19 @@ static int mix_api(void)
 	return rc ? rc : -status;
 }
 
-static int walk(struct both_ends *b, const struct lesson *lesson)
-{
-	void *send_request = NULL, *recv_request = NULL;
-	int rc = load_and_listen(b);
-
-	if (!rc && lesson_breaks(lesson, "parse-handle"))
-		return parse_handle(b);
-	if (!rc)
-		rc = accept_too_early(b, lesson);
-	if (!rc)
-		rc = connect_by_hand(b);
-	if (!rc)
-		rc = register_memory(b, lesson);
-	if (!rc)
-		rc = begin(b, lesson, &send_request, &recv_request);
-	return rc ? rc : test_both(b, send_request, recv_request);
-}
+static const struct lesson_break breaks[] = {
+	{ "one-accept", "call accept once and take NULL for a failure",
+	  one_accept },
+	{ "mem-type", "register memory with type 0, not NCCL_PTR_HOST",
+	  mem_type },
+	{ "parse-handle", "read the handle as if its layout were known",
+	  parse_handle },
+	{ "too-big", "send more than the peer's receive buffer holds",
+	  too_big },
+	{ "mix-api", "listen through v7, connect and accept through v5",
+	  mix_api },
+	{ 0 },
+};
 
 int main(int argc, char *argv[])
 {
@@ -345,9 +371,8 @@ int main(int argc, char *argv[])
 	if (rc >= 0)
 		return rc;
 	catch_stop_signals();
-	if (lesson_breaks(&lesson, "mix-api"))
-		return mix_api() ? 1 : 0;
-	rc = walk(&b, &lesson);
+	rc = lesson.broken ? lesson.broken->plant(&b)
+			   : walk(&b, NCCL_PTR_HOST, (int)sizeof(TCPX_TEXT));
 	undo = close_both(&b);
 	return rc || undo ? 1 : 0;
 }

@@ -24,16 +24,6 @@
 #define PSN_AHEAD 1000
 #define PSN_OF_A  0xf00000
 
-static const struct lesson_break breaks[] = {
-	{ "err-to-init", "leave ERR for INIT at once" },
-	{ "reset-to-err", "push a QP in RESET to ERR" },
-	{ "assumed-state", "go to RTR, although the QP is in RTS already" },
-	{ "no-state-bit", "forget IBV_QP_STATE in the mask" },
-	{ "cur-state", "claim with CUR_STATE to be where one is not" },
-	{ "wrong-psn", "expect a PSN that the peer does not send" },
-	{ NULL, NULL },
-};
-
 /* qp->state 是库的记忆：上一次成功的 ibv_modify_qp 之后。内核里的，要去问。*/
 static int show_states(struct rdma_resources *res, const char *who)
 {
@@ -207,6 +197,8 @@ static int pause_sending(struct rdma_resources *a, struct rdma_resources *b)
 }
 // endregion sqd
 
+/* ---- --break --------------------------------------------------------------- */
+
 /* 内核没有拒绝，却还是错了。*/
 static int show_accepted(struct rdma_resources *a,
 			 const struct ibv_qp_attr *attr, int mask,
@@ -222,37 +214,39 @@ static int show_accepted(struct rdma_resources *a,
 	return rc ? rc : -EINVAL;
 }
 
-/*
- * 这几种错，内核当场拒绝：都是 EINVAL，原因却各不相同。只有 no-state-bit，新一些的 rxe
- * 装作成功（RXE_TAKES_MASKS_WITHOUT_STATE）：更难查。
- */
-static int break_it(const struct lesson *lesson, struct rdma_resources *a)
+/* 前四种，内核当场拒绝：都是 EINVAL，原因却各不相同。*/
+static int err_to_init(void *a)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
-				    .port_num = a->ib_port };
-	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-		   IBV_QP_ACCESS_FLAGS;
-	int rc = 0;
+	int rc = modify_qp_to_error(a);
 
-	if (lesson_breaks(lesson, "assumed-state"))
-		return modify_qp_to_rtr(a);
-	if (lesson_breaks(lesson, "err-to-init")) {
-		rc = modify_qp_to_error(a);
-	} else if (lesson_breaks(lesson, "reset-to-err")) {
-		rc = modify_qp_to_reset(a);
-		attr.qp_state = IBV_QPS_ERR;
-		mask = IBV_QP_STATE;
-	} else if (lesson_breaks(lesson, "no-state-bit")) {
-		attr.qp_state = IBV_QPS_SQD;
-		mask = IBV_QP_EN_SQD_ASYNC_NOTIFY;
-	}
-	if (!rc)
-		rc = modify_qp(a, &attr, mask);
-	return rc ? rc : show_accepted(a, &attr, mask, IBV_QPS_RTS);
+	return rc ? rc : modify_qp_to_init(a);
+}
+
+static int reset_to_err(void *a)
+{
+	int rc = modify_qp_to_reset(a);
+
+	return rc ? rc : modify_qp_to_error(a);
+}
+
+static int assumed_state(void *a)
+{
+	return modify_qp_to_rtr(a);
+}
+
+/* 新一些的 rxe 装作成功（RXE_TAKES_MASKS_WITHOUT_STATE）：更难查。*/
+static int no_state_bit(void *a)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+	int rc = modify_qp(a, &attr, IBV_QP_EN_SQD_ASYNC_NOTIFY);
+
+	return rc ? rc
+		  : show_accepted(a, &attr, IBV_QP_EN_SQD_ASYNC_NOTIFY,
+				  IBV_QPS_RTS);
 }
 
 /* CUR_STATE 是“我以为我在哪里”。内核信了它，就不再看自己的记录。*/
-static int claim_state(struct rdma_resources *a)
+static int cur_state(void *a)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS,
 				    .cur_qp_state = IBV_QPS_RTS };
@@ -273,8 +267,9 @@ static int claim_state(struct rdma_resources *a)
  * RETRY_EXC；在 rxe 上也可能更糟——B 把包当作旧的重复包丢掉，却照样 ACK，于是 A 以为送到
  * 了。这里取一个固定的 PSN，好让每次看到的都是后一种。
  */
-static int expect_wrong_psn(struct rdma_resources *a, struct rdma_resources *b)
+static int wrong_psn(void *ends)
 {
+	struct rdma_resources *a = ends, *b = a + 1;
 	int rc = both_to_reset(a, b);
 
 	if (!rc)
@@ -299,6 +294,20 @@ static int expect_wrong_psn(struct rdma_resources *a, struct rdma_resources *b)
 }
 // endregion wrong-psn
 
+static const struct lesson_break breaks[] = {
+	{ "err-to-init", "leave ERR for INIT at once", err_to_init },
+	{ "reset-to-err", "push a QP in RESET to ERR", reset_to_err },
+	{ "assumed-state", "go to RTR, although the QP is in RTS already",
+	  assumed_state },
+	{ "no-state-bit", "forget IBV_QP_STATE in the mask", no_state_bit },
+	{ "cur-state", "claim with CUR_STATE to be where one is not",
+	  cur_state },
+	{ "wrong-psn", "expect a PSN that the peer does not send", wrong_psn },
+	{ 0 },
+};
+
+/* ---- 从头到尾 --------------------------------------------------------------- */
+
 static int run(const struct lesson *lesson, struct rdma_resources *a,
 	       struct rdma_resources *b)
 {
@@ -311,14 +320,8 @@ static int run(const struct lesson *lesson, struct rdma_resources *a,
 		rc = show_states(a, "A");
 	if (rc)
 		return rc;
-	if (lesson->break_name)
-		report_step("break it: %s", lesson->break_name);
-	if (lesson_breaks(lesson, "cur-state"))
-		return claim_state(a);
-	if (lesson_breaks(lesson, "wrong-psn"))
-		return expect_wrong_psn(a, b);
-	if (lesson->break_name)
-		return break_it(lesson, a);
+	if (lesson->broken)
+		return lesson_plant(lesson, a);
 	rc = fail_on_purpose(a);
 	if (!rc)
 		rc = post_into_err(a);
@@ -331,22 +334,22 @@ static int run(const struct lesson *lesson, struct rdma_resources *a,
 
 int main(int argc, char *argv[])
 {
-	struct rdma_resources a, b;
+	struct rdma_resources ends[2], *a = &ends[0], *b = &ends[1];
 	struct lesson lesson;
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
 	int undo;
 
 	if (rc >= 0)
 		return rc;
-	rc = init_rdma_resources(&a, &lesson.config);
+	rc = init_rdma_resources(a, &lesson.config);
 	if (rc)
 		return 1;
-	rc = init_rdma_resources(&b, &lesson.config);
+	rc = init_rdma_resources(b, &lesson.config);
 	if (!rc) {
-		rc = run(&lesson, &a, &b);
-		undo = destroy_rdma_resources(&b);
+		rc = run(&lesson, a, b);
+		undo = destroy_rdma_resources(b);
 		rc = rc ? rc : undo;
 	}
-	undo = destroy_rdma_resources(&a);
+	undo = destroy_rdma_resources(a);
 	return rc || undo ? 1 : 0;
 }

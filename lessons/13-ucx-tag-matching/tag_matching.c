@@ -26,16 +26,6 @@
 #define TAG_OF(kind, stream) ((uint64_t)(kind) << 8 | (stream))
 #define MASK_STREAM	     UINT64_C(0x00ff)
 
-static const struct lesson_break breaks[] = {
-	{ "wide-mask", "receive with a mask that ignores half of the tag" },
-	{ "wrong-tag", "wait for a tag that nobody sends" },
-	{ "too-small", "receive into a buffer that is too short" },
-	{ "no-receive", "send and send, while nobody receives" },
-	{ "early-reuse", "change the buffer of a send that is not done" },
-	{ "no-rd-atomic", "let READs wait for ever: max_rd_atomic 0" },
-	{ NULL, NULL },
-};
-
 struct end {
 	struct rdma_resources res;
 	struct tag_channel channel;
@@ -116,7 +106,8 @@ static int open_end(const struct lesson *lesson, struct end *end)
 }
 
 /* 一个进程里不必走 TCP：“交换”就是互相赋值。*/
-static int connect_ends(struct pair *p)
+static int connect_ends(struct pair *p,
+			int (*b_to_rts)(struct rdma_resources *b))
 {
 	struct tag_plan of_a = tag_channel_plan(&p->a.channel);
 	struct tag_plan of_b = tag_channel_plan(&p->b.channel);
@@ -130,9 +121,7 @@ static int connect_ends(struct pair *p)
 	if (!rc)
 		rc = modify_qp_to_rts(&p->a.res);
 	if (!rc)
-		rc = lesson_breaks(p->lesson, "no-rd-atomic")
-			     ? to_rts_without_reads(&p->b.res)
-			     : modify_qp_to_rts(&p->b.res);
+		rc = b_to_rts(&p->b.res);
 	if (!rc)
 		rc = tag_channel_meet(&p->a.channel, &of_b);
 	return rc ? rc : tag_channel_meet(&p->b.channel, &of_a);
@@ -334,8 +323,9 @@ static int probe_and_cancel(struct pair *p)
 }
 
 /* B 想要“种类 2 的第 5 个流”，mask 却只看低字节：种类 1 的消息也配得上。*/
-static int wide_mask(struct pair *p)
+static int wide_mask(void *pair)
 {
+	struct pair *p = pair;
 	int rc = say(p, "kind 1, stream 5", TAG_OF(1, 5));
 
 	if (!rc)
@@ -357,8 +347,9 @@ static int wide_mask(struct pair *p)
 	return -EBADMSG;
 }
 
-static int wrong_tag(struct pair *p)
+static int wrong_tag(void *pair)
 {
+	struct pair *p = pair;
 	int rc = listen_for(p, &p->received, p->text, sizeof(p->text),
 			    TAG_OF(5, 1), TAG_EXACT);
 
@@ -369,8 +360,9 @@ static int wrong_tag(struct pair *p)
 	return rc ? rc : tag_wait(&p->b.channel, &p->received, SHORT_MS);
 }
 
-static int too_small(struct pair *p)
+static int too_small(void *pair)
 {
+	struct pair *p = pair;
 	char *text = strcpy(p->text, "untouched");
 	int rc = say(p, "fifteen letters", TAG_OF(6, 1));
 
@@ -391,8 +383,9 @@ static int too_small(struct pair *p)
 }
 
 /* 没有人收：先堆满 heap 的份额，再占满整个环，最后 A 的 credit 用完，发不出去。*/
-static int no_receive(struct pair *p)
+static int no_receive(void *pair)
 {
+	struct pair *p = pair;
 	const struct tag_channel *b = &p->b.channel;
 	struct tag_request *send = &p->sent; /* 起初是 0：没有在等的 */
 	int64_t deadline = deadline_in_ms(POLL_TIMEOUT_MS);
@@ -417,8 +410,9 @@ static int no_receive(struct pair *p)
 }
 
 /* rendezvous 的 send 没有完成之前，数据还在原处：改了它，对方读到的就是改过的。*/
-static int early_reuse(struct pair *p)
+static int early_reuse(void *pair)
 {
+	struct pair *p = pair;
 	int rc;
 
 	fill_big(p);
@@ -443,8 +437,9 @@ static int early_reuse(struct pair *p)
 	return -EBADMSG;
 }
 
-static int no_rd_atomic(struct pair *p)
+static int no_rd_atomic(void *pair)
 {
+	struct pair *p = pair;
 	int rc = tag_recv(&p->b.channel, &p->received, p->room, BIG,
 			  TAG_OF(9, 1), TAG_EXACT);
 
@@ -455,26 +450,18 @@ static int no_rd_atomic(struct pair *p)
 	return rc ? rc : tag_wait(&p->b.channel, &p->received, SHORT_MS);
 }
 
-static int break_it(struct pair *p)
-{
-	static const struct {
-		const char *name;
-		int (*run)(struct pair *p);
-	} all[] = {
-		{ "wide-mask", wide_mask },
-		{ "wrong-tag", wrong_tag },
-		{ "too-small", too_small },
-		{ "no-receive", no_receive },
-		{ "early-reuse", early_reuse },
-		{ "no-rd-atomic", no_rd_atomic },
-	};
-
-	report_step("break it: %s", p->lesson->break_name);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (lesson_breaks(p->lesson, all[i].name))
-			return all[i].run(p);
-	return -EINVAL;
-}
+static const struct lesson_break breaks[] = {
+	{ "wide-mask", "receive with a mask that ignores half of the tag",
+	  wide_mask },
+	{ "wrong-tag", "wait for a tag that nobody sends", wrong_tag },
+	{ "too-small", "receive into a buffer that is too short", too_small },
+	{ "no-receive", "send and send, while nobody receives", no_receive },
+	{ "early-reuse", "change the buffer of a send that is not done",
+	  early_reuse },
+	{ "no-rd-atomic", "let READs wait for ever: max_rd_atomic 0",
+	  no_rd_atomic },
+	{ 0 },
+};
 
 static int run(struct pair *p)
 {
@@ -486,13 +473,15 @@ static int run(struct pair *p)
 		return rc;
 	report_step("two ends in one process: A is QP 0x%06x, B is QP 0x%06x",
 		    p->a.res.qp->qp_num, p->b.res.qp->qp_num);
-	rc = connect_ends(p);
+	rc = connect_ends(p, lesson_breaks(p->lesson, "no-rd-atomic")
+				     ? to_rts_without_reads
+				     : modify_qp_to_rts);
 	if (rc)
 		return rc;
 	report_fact("eager up to %d bytes, %d credits, %d receives posted",
 		    EAGER_MAX, TAG_DEPTH, TAG_RING);
-	if (p->lesson->break_name)
-		return break_it(p);
+	if (p->lesson->broken)
+		return lesson_plant(p->lesson, p);
 	rc = receive_first(p);
 	if (!rc)
 		rc = message_first(p);

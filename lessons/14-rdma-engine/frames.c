@@ -169,7 +169,7 @@ static int wrong(const char *what)
 	return -EBADMSG;
 }
 
-int take_frame_apart(struct walk *w)
+int take_frame_apart(void)
 {
 	const struct engine_message m = start_read_of(TEXT_NEEDLE);
 	struct engine_stream map, array;
@@ -177,7 +177,6 @@ int take_frame_apart(struct walk *w)
 	size_t size;
 	int rc = 0;
 
-	(void)w;
 	engine_stream_init(&map, -1, OUT_MOST);
 	engine_stream_init(&array, -1, OUT_MOST);
 	report_step("a StartRead, byte by byte");
@@ -259,18 +258,19 @@ static int read_prefix(int fd, uint32_t *length)
 	return 0;
 }
 
-static int forget_prefix(int from, int to, const char *frame, size_t size)
+static int read_as_the_original(struct engine_stream *in, int to,
+				const char *frame, size_t size)
 {
 	uint32_t length = 0;
 	int rc;
 
 	send(to, frame, 2, MSG_NOSIGNAL);
-	rc = read_prefix(from, &length);
+	rc = read_prefix(in->fd, &length);
 	report_fact("2 bytes arrive: %s",
 		    rc == -ETIMEDOUT ? "time-out, read again from the start"
 				     : "?");
 	send(to, frame + 2, size - 2, MSG_NOSIGNAL);
-	rc = read_prefix(from, &length);
+	rc = read_prefix(in->fd, &length);
 	report_fact("%zu bytes arrive: the next message has %u bytes", size - 2,
 		    length);
 	if (rc || length <= ENGINE_FRAME_MAX)
@@ -306,7 +306,8 @@ static int split(struct engine_stream *in, int to, const char *frame,
 	return rc;
 }
 
-int split_the_stream(struct walk *w)
+static int through_a_socket(int (*play)(struct engine_stream *in, int to,
+					const char *frame, size_t size))
 {
 	const struct engine_message m = start_read_of(TEXT_NEEDLE);
 	struct engine_stream out, in;
@@ -324,13 +325,22 @@ int split_the_stream(struct walk *w)
 	frame = frame_of(&out, &size);
 	if (rc)
 		wrong("no memory for a message");
-	else if (lesson_breaks(w->lesson, "forget-prefix"))
-		rc = forget_prefix(in.fd, out.fd, frame, size);
 	else
-		rc = split(&in, out.fd, frame, size);
+		rc = play(&in, out.fd, frame, size);
 	engine_stream_close(&in);
 	engine_stream_close(&out);
 	return rc;
+}
+
+int split_the_stream(void)
+{
+	return through_a_socket(split);
+}
+
+int forget_prefix(void *walk)
+{
+	(void)walk;
+	return through_a_socket(read_as_the_original);
 }
 
 /* ---- 把消息印出来 ----------------------------------------------------------- */

@@ -16,48 +16,29 @@
 #include <errno.h>
 
 static const struct lesson_break breaks[] = {
-	{ "forget-prefix", "drop half a length when 100 ms are over" },
-	{ "net-order", "send the length in network byte order" },
-	{ "any-wr-id", "take the first completion for one's own" },
-	{ "wrong-rkey", "READ with a key that is nobody's" },
-	{ "write", "WRITE to a node that allows READ only" },
-	{ "map-shared", "register a file mapped MAP_SHARED, read-only" },
-	{ "dead-node", "READ from a node that was killed" },
-	{ "kill-node", "kill the storage node, and start it again" },
-	{ NULL, NULL },
+	{ "forget-prefix", "drop half a length when 100 ms are over",
+	  forget_prefix },
+	{ "net-order", "send the length in network byte order", net_order },
+	{ "any-wr-id", "take the first completion for one's own", any_wr_id },
+	{ "wrong-rkey", "READ with a key that is nobody's", wrong_rkey },
+	{ "write", "WRITE to a node that allows READ only", write_to_node },
+	{ "map-shared", "register a file mapped MAP_SHARED, read-only",
+	  map_shared },
+	{ "dead-node", "READ from a node that was killed", dead_node },
+	{ "kill-node", "kill the storage node, and start it again", kill_node },
+	{ 0 },
 };
-
-static bool breaks_one_of(const struct walk *w, const char *const *names)
-{
-	for (; *names; names++)
-		if (lesson_breaks(w->lesson, *names))
-			return true;
-	return false;
-}
 
 static int play(struct walk *w)
 {
-	static const char *const by_hand[] = { "any-wr-id", "wrong-rkey",
-					       "write",	    "map-shared",
-					       "dead-node", NULL };
-	int rc;
+	int rc = take_frame_apart();
 
-	if (lesson_breaks(w->lesson, "forget-prefix"))
-		return split_the_stream(w);
-	rc = w->lesson->break_name ? 0 : take_frame_apart(w);
-	if (!rc && !w->lesson->break_name)
-		rc = split_the_stream(w);
 	if (!rc)
-		rc = walk_open(w);
+		rc = split_the_stream();
 	if (!rc)
 		rc = be_an_engine(w);
-	if (rc || breaks_one_of(w, by_hand))
-		return rc;
-	if (lesson_breaks(w->lesson, "net-order"))
-		return length_in_network_order(w);
-	if (lesson_breaks(w->lesson, "kill-node"))
-		return kill_the_node(w);
-	rc = play_a_session(w);
+	if (!rc)
+		rc = play_a_session(w);
 	return rc ? rc : ask_what_broke_it(w);
 }
 
@@ -71,7 +52,7 @@ int main(int argc, char *argv[])
 	if (rc >= 0)
 		return rc;
 	catch_stop_signals();
-	rc = play(&w);
+	rc = lesson.broken ? lesson.broken->plant(&w) : play(&w);
 	undo = walk_close(&w);
 	return rc || undo ? 1 : 0;
 }

@@ -132,11 +132,11 @@ static int prepare(struct by_hand *h, uint64_t id, struct reading *r)
 }
 
 /* 长的在前，短的在后：看短的是否要等长的全部读完。*/
-static int prepare_all(struct by_hand *h)
+static int connect_and_prepare(struct by_hand *h)
 {
 	static const uint64_t order[NEEDLES] = { LONG_NEEDLE, PAGE_NEEDLE,
 						 TEXT_NEEDLE };
-	int rc = 0;
+	int rc = connect_to_node(h);
 
 	engine_pool_init(&h->pool, h->res.pd, POOL_MAX);
 	for (size_t i = 0; i < NEEDLES && !rc; i++)
@@ -146,8 +146,10 @@ static int prepare_all(struct by_hand *h)
 
 static int open_reader(struct by_hand *h)
 {
-	int rc = remote_reader_open(&h->reader, &h->res, CHUNK);
+	int rc = connect_and_prepare(h);
 
+	if (!rc)
+		rc = remote_reader_open(&h->reader, &h->res, CHUNK);
 	h->reader_open = !rc;
 	return rc;
 }
@@ -196,8 +198,10 @@ static int check_bytes(const struct by_hand *h)
 static int read_from_a_stopped_node(struct by_hand *h)
 {
 	int status = 0;
-	int rc;
+	int rc = open_reader(h);
 
+	if (rc)
+		return rc;
 	report_step("stop the node's process, and READ all three at once");
 	kill(h->w->node, SIGSTOP);
 	if (waitpid(h->w->node, &status, WUNTRACED) != h->w->node ||
@@ -275,8 +279,10 @@ static int take_any_completion(struct by_hand *h)
 			   go_on = { .qp_state = IBV_QPS_RTS };
 	const struct reading *text = &h->readings[2], *wanted = &h->readings[0];
 	struct ibv_wc wc;
-	int rc;
+	int rc = connect_and_prepare(h);
 
+	if (rc)
+		return rc;
 	report_step("break it: any-wr-id");
 	rc = post_reading(h, 0, text);
 	if (!rc)
@@ -311,8 +317,10 @@ static int take_any_completion(struct by_hand *h)
 
 static int read_with_wrong_key(struct by_hand *h)
 {
-	int rc;
+	int rc = open_reader(h);
 
+	if (rc)
+		return rc;
 	report_step("break it: wrong-rkey, in the second of three READs");
 	h->readings[1].remote.rkey ^= 0x00ff00;
 	rc = read_all(h);
@@ -336,8 +344,10 @@ static int read_from_a_dead_node(struct by_hand *h)
 	struct ibv_qp_attr attr;
 	int64_t began;
 	char byte;
-	int rc;
+	int rc = open_reader(h);
 
+	if (rc)
+		return rc;
 	report_step("break it: dead-node");
 	end_process(&h->w->node, SIGKILL);
 	rc = wait_fd(h->sock, POLLIN, deadline_in_ms(WAIT_MS));
@@ -359,12 +369,15 @@ static int read_from_a_dead_node(struct by_hand *h)
 	return rc ? rc : bad("a dead node was read from");
 }
 
-static int write_to_node(struct by_hand *h)
+static int write_where_only_read(struct by_hand *h)
 {
-	const struct needle_entry *n = h->readings[2].needle;
-	int rc;
+	const struct needle_entry *n;
+	int rc = connect_and_prepare(h);
 
+	if (rc)
+		return rc;
 	report_step("break it: write");
+	n = h->readings[2].needle;
 	memcpy(send_slot(&h->res, 0), "overwritten", 11);
 	rc = post_write(&h->res, 0, 11, n->remote_addr, n->rkey, true);
 	if (!rc)
@@ -399,7 +412,7 @@ static int register_file(struct by_hand *h, int fd, int how, const char *name)
 	return rc;
 }
 
-static int map_shared(struct by_hand *h)
+static int register_volume(struct by_hand *h)
 {
 	char path[128];
 	int fd, rc;
@@ -436,28 +449,6 @@ static int close_by_hand(struct by_hand *h)
 	return rc;
 }
 
-static int read_or_break(struct by_hand *h)
-{
-	const struct lesson *lesson = h->w->lesson;
-	int rc = connect_to_node(h);
-
-	if (!rc)
-		rc = prepare_all(h);
-	if (rc)
-		return rc;
-	if (lesson_breaks(lesson, "any-wr-id"))
-		return take_any_completion(h);
-	if (lesson_breaks(lesson, "write"))
-		return write_to_node(h);
-	rc = open_reader(h);
-	if (rc)
-		return rc;
-	if (lesson_breaks(lesson, "wrong-rkey"))
-		return read_with_wrong_key(h);
-	return lesson_breaks(lesson, "dead-node") ? read_from_a_dead_node(h)
-						  : read_from_a_stopped_node(h);
-}
-
 /* 设备先由我们选定，节点与 engine 再用同一个：一台只有一个 RDMA 设备的机器也能跑。*/
 static int open_device(struct by_hand *h)
 {
@@ -466,6 +457,9 @@ static int open_device(struct by_hand *h)
 		asked->device_name, asked->gid_index, DEPTH);
 	int rc;
 
+	rc = walk_open(h->w);
+	if (rc)
+		return rc;
 	report_step("a storage node: three needles on disk, needle_server");
 	rc = init_rdma_resources(&h->res, &config);
 	if (rc)
@@ -480,18 +474,49 @@ static int open_device(struct by_hand *h)
 	return rc;
 }
 
-int be_an_engine(struct walk *w)
+static int by_hand(struct walk *w, int (*play)(struct by_hand *h))
 {
-	const struct lesson *lesson = w->lesson;
 	struct by_hand h = { .w = w, .sock = -1 };
 	int rc = open_device(&h);
 	int undo;
 
-	if (!rc && lesson_breaks(lesson, "map-shared"))
-		rc = map_shared(&h);
-	else if (!rc && !lesson_breaks(lesson, "net-order") &&
-		 !lesson_breaks(lesson, "kill-node"))
-		rc = read_or_break(&h);
+	if (!rc && play)
+		rc = play(&h);
 	undo = close_by_hand(&h);
 	return rc ? rc : undo;
+}
+
+int open_node(struct walk *w)
+{
+	return by_hand(w, NULL);
+}
+
+int be_an_engine(struct walk *w)
+{
+	return by_hand(w, read_from_a_stopped_node);
+}
+
+int any_wr_id(void *walk)
+{
+	return by_hand(walk, take_any_completion);
+}
+
+int wrong_rkey(void *walk)
+{
+	return by_hand(walk, read_with_wrong_key);
+}
+
+int write_to_node(void *walk)
+{
+	return by_hand(walk, write_where_only_read);
+}
+
+int map_shared(void *walk)
+{
+	return by_hand(walk, register_volume);
+}
+
+int dead_node(void *walk)
+{
+	return by_hand(walk, read_from_a_dead_node);
 }

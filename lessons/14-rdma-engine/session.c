@@ -172,15 +172,18 @@ int play_a_session(struct walk *w)
 /* ---- --break --------------------------------------------------------------- */
 
 /* 第 4 课里的整数都是 big-endian，于是长度也写成了那样。*/
-int length_in_network_order(struct walk *w)
+int net_order(void *walk)
 {
+	struct walk *w = walk;
 	const struct engine_message request = start_read_of(TEXT_NEEDLE);
 	const int64_t deadline = deadline_in_ms(WAIT_MS);
 	struct engine_stream *s = &w->c.stream;
 	struct engine_message answer;
 	uint32_t length;
-	int rc = start_engine(w, "2");
+	int rc = open_node(w);
 
+	if (!rc)
+		rc = start_engine(w, "2");
 	if (rc)
 		return rc;
 	report_step("break it: net-order");
@@ -234,11 +237,14 @@ static int try_to_read(struct walk *w)
 			  WAIT_MS);
 }
 
-int kill_the_node(struct walk *w)
+int kill_node(void *walk)
 {
+	struct walk *w = walk;
 	int refused;
-	int rc = start_engine(w, "2");
+	int rc = open_node(w);
 
+	if (!rc)
+		rc = start_engine(w, "2");
 	report_step("break it: kill-node");
 	if (!rc)
 		rc = try_to_read(w);

@@ -10,8 +10,8 @@
  * Every function that returns int returns 0 or a negative errno, and has reported
  * the failure when it is not 0.
  */
-#ifndef LESSON_09_WALK_H
-#define LESSON_09_WALK_H
+#ifndef LESSON_14_WALK_H
+#define LESSON_14_WALK_H
 
 #include "../lesson.h"
 #include "ipc/call.h"
@@ -74,12 +74,24 @@ void show_message(const char *arrow, const struct engine_message *message);
 
 /* ---- the steps ----------------------------------------------------------- */
 
-int take_frame_apart(struct walk *w);	     /* frames.c */
-int split_the_stream(struct walk *w);	     /* frames.c */
-int be_an_engine(struct walk *w);	     /* reads.c */
-int play_a_session(struct walk *w);	     /* session.c */
-int ask_what_broke_it(struct walk *w);	     /* original.c */
-int length_in_network_order(struct walk *w); /* session.c */
-int kill_the_node(struct walk *w);	     /* session.c */
+int take_frame_apart(void);	       /* frames.c */
+int split_the_stream(void);	       /* frames.c */
+int be_an_engine(struct walk *w);      /* reads.c */
+int play_a_session(struct walk *w);    /* session.c */
+int ask_what_broke_it(struct walk *w); /* original.c */
+
+/* Only the node, and the device that all use: what a broken session needs. */
+int open_node(struct walk *w); /* reads.c */
+
+/* ---- --break NAME -------------------------------------------------------- */
+
+int forget_prefix(void *walk); /* frames.c */
+int any_wr_id(void *walk);     /* reads.c */
+int wrong_rkey(void *walk);    /* reads.c */
+int write_to_node(void *walk); /* reads.c */
+int map_shared(void *walk);    /* reads.c */
+int dead_node(void *walk);     /* reads.c */
+int net_order(void *walk);     /* session.c */
+int kill_node(void *walk);     /* session.c */
 
 #endif
