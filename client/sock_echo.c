@@ -17,8 +17,8 @@
 #include "base/deadline.h"
 #include "base/report.h"
 #include "base/room.h"
+#include "base/sock.h"
 #include "echo.h"
-#include "rdma_common.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -116,12 +116,12 @@ static int progress(struct endpoint *ep, int64_t deadline)
 
 	if (!ep->opt->busy)
 		return wait_fd(ep->sock, POLLIN, deadline);
-	for (unsigned int polls = 1;; polls++) {
-		if (recv(ep->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
-		    (errno != EAGAIN && errno != EWOULDBLOCK))
-			return 0;
-		if (polls % BUSY_POLLS)
-			continue;
+	for (;;) {
+		for (int i = 0; i < BUSY_POLLS; i++)
+			if (recv(ep->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >=
+				    0 ||
+			    (errno != EAGAIN && errno != EWOULDBLOCK))
+				return 0;
 		if (stop_requested())
 			return -EINTR;
 		if (deadline_passed(deadline))

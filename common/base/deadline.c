@@ -106,8 +106,9 @@ int pause_between_polls(struct poll_pause *pause, int64_t deadline,
 	/*
 	 * 先空转几次：答案往往几微秒内就到，而看一次钟、让一次 CPU 也要零点几微秒。
 	 */
-	if (++pause->polls % SPIN_POLLS)
+	if (++pause->polls < (pause->napped ? 1 : SPIN_POLLS))
 		return 0;
+	pause->polls = 0;
 	if (stop_requested())
 		return -EINTR;
 	now = now_ns();
@@ -121,12 +122,10 @@ int pause_between_polls(struct poll_pause *pause, int64_t deadline,
 	 * socket buffer 不会因此见底，所以吞吐不受影响，CPU 却空出来了。
 	 */
 	pause->napped = now - pause->began > SPIN_NS;
-	if (pause->napped) {
-		pause->polls = SPIN_POLLS - 1;
+	if (pause->napped)
 		nanosleep(&nap, NULL);
-	} else {
+	else
 		sched_yield();
-	}
 	return 0;
 }
 

@@ -13,7 +13,7 @@
 #include "base/array.h"
 #include "base/crc32c.h"
 #include "base/report.h"
-#include "rdma_common.h"
+#include "base/sock.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -31,7 +31,7 @@
  * 就要耗到时间片用完，几十微秒变成几毫秒。再多空转一阵才看时钟、信号与对端。
  */
 #define POLLS_PER_YIELD 16
-#define POLLS_PER_LOOK	1024
+#define YIELDS_PER_LOOK 64
 /* header 加 64 字节内容：小消息 post 时就拷进 WQE，网卡不必再去查 MR、取内存。*/
 #define INLINE_BYTES 96
 
@@ -189,19 +189,33 @@ int tag_channel_close(struct tag_channel *ch)
 	return 0;
 }
 
-/* 没有 completion 的一圈：让 CPU，再看看时钟、信号，以及 TCP 那头的对端还在不在。*/
-static int idle(struct tag_channel *ch, unsigned int polls, int64_t *deadline,
-		int timeout_ms)
+/* 等的那件事成了没有？*/
+typedef bool is_over_fn(const struct tag_channel *ch, const void *what);
+
+/* 推进，直到成了（1）、失败，或者空转了一阵还没有（0）。*/
+static int spin(struct tag_channel *ch, is_over_fn *is_over, const void *what)
+{
+	for (int yields = 0; yields < YIELDS_PER_LOOK; yields++) {
+		for (int idle = 0; idle < POLLS_PER_YIELD;) {
+			int n;
+
+			if (is_over(ch, what))
+				return 1;
+			n = tag_progress(ch);
+			if (n < 0)
+				return n;
+			idle += !n;
+		}
+		sched_yield();
+	}
+	return 0;
+}
+
+/* 看看时钟、信号，以及 TCP 那头的对端还在不在。*/
+static int look_around(struct tag_channel *ch, int64_t deadline)
 {
 	int rc;
 
-	if (polls % POLLS_PER_YIELD)
-		return 0;
-	sched_yield();
-	if (polls % POLLS_PER_LOOK)
-		return 0;
-	if (!*deadline)
-		*deadline = deadline_in_ms(timeout_ms);
 	if (stop_requested())
 		return -EINTR;
 	/*
@@ -211,7 +225,25 @@ static int idle(struct tag_channel *ch, unsigned int polls, int64_t *deadline,
 	rc = ch->sock >= 0 ? sock_check_peer(ch->sock, SYNC_DONE) : 0;
 	if (rc)
 		return tag_channel_fail(ch, rc);
-	return deadline_passed(*deadline) ? -ETIMEDOUT : 0;
+	return deadline_passed(deadline) ? -ETIMEDOUT : 0;
+}
+
+/* 1：成了。多半马上就成，那时一次钟也没有看。*/
+static int wait_until(struct tag_channel *ch, is_over_fn *is_over,
+		      const void *what, int timeout_ms)
+{
+	int rc = spin(ch, is_over, what);
+	int64_t deadline;
+
+	if (rc)
+		return rc;
+	deadline = deadline_in_ms(timeout_ms);
+	while (!rc) {
+		rc = look_around(ch, deadline);
+		if (!rc)
+			rc = spin(ch, is_over, what);
+	}
+	return rc;
 }
 
 /*
@@ -235,51 +267,48 @@ static void give_up(struct tag_channel *ch, struct tag_request *request, int rc,
 		tag_complete(request, rc);
 }
 
+static bool is_complete(const struct tag_channel *ch, const void *request)
+{
+	(void)ch;
+	return ((const struct tag_request *)request)->status != -EINPROGRESS;
+}
+
 int tag_wait(struct tag_channel *ch, struct tag_request *request,
 	     int timeout_ms)
 {
-	int64_t deadline = 0;
-	unsigned int polls = 0;
+	int rc = wait_until(ch, is_complete, request, timeout_ms);
 
-	while (request->status == -EINPROGRESS) {
-		int rc = tag_progress(ch);
-
-		if (!rc)
-			rc = idle(ch, ++polls, &deadline, timeout_ms);
-		if (rc < 0) {
-			give_up(ch, request, rc, timeout_ms);
-			break;
-		}
-	}
+	if (rc < 0)
+		give_up(ch, request, rc, timeout_ms);
 	return request->status;
+}
+
+static bool has_sent_all(const struct tag_channel *ch, const void *what)
+{
+	(void)what;
+	return !ch->failed && TAILQ_EMPTY(&ch->to_send) && tag_has_slot(ch);
+}
+
+static bool is_acknowledged(const struct tag_channel *ch, const void *last)
+{
+	return (int32_t)(ch->done - *(const uint32_t *)last) >= 0;
 }
 
 int tag_flush(struct tag_channel *ch, int timeout_ms)
 {
-	int64_t deadline = 0;
-	bool marked = false;
-	uint32_t last = ch->posted;
-	unsigned int polls = 0;
+	int rc = wait_until(ch, has_sent_all, NULL, timeout_ms);
+	uint32_t last;
 
 	/*
 	 * eager 的发送在拷进 slot 时就“完成”了，对端收没收到还不知道。再发一个 signaled
 	 * 的请求：它的 CQE 出来，它之前的就都被 ACK 过了。正好用来还 credit。
 	 */
-	while (!marked || (int32_t)(ch->done - last) < 0) {
-		int rc = tag_progress(ch);
-
-		if (rc >= 0 && !marked && TAILQ_EMPTY(&ch->to_send) &&
-		    tag_has_slot(ch)) {
-			marked = true;
-			rc = tag_write_credits(ch, true);
-			last = ch->posted;
-		}
-		if (!rc)
-			rc = idle(ch, ++polls, &deadline, timeout_ms);
-		if (rc < 0) {
-			give_up(ch, NULL, rc, timeout_ms);
-			return rc;
-		}
-	}
-	return 0;
+	if (rc > 0)
+		rc = tag_write_credits(ch, true);
+	last = ch->posted;
+	if (!rc)
+		rc = wait_until(ch, is_acknowledged, &last, timeout_ms);
+	if (rc < 0)
+		give_up(ch, NULL, rc, timeout_ms);
+	return rc < 0 ? rc : 0;
 }

@@ -14,8 +14,8 @@
 #include "calls.h"
 
 #include "base/deadline.h"
+#include "base/handshake.h"
 #include "base/report.h"
-#include "rdma_common.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -11,7 +11,7 @@
 #include "exchange.h"
 
 #include "base/report.h"
-#include "rdma_common.h"
+#include "base/sock.h"
 
 #include <endian.h>
 #include <errno.h>

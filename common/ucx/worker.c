@@ -366,11 +366,8 @@ static int arm(struct ucx_worker *w)
 	return ucx_failed(status, NULL, "ucp_worker_arm()");
 }
 
-/* 看钟比空转贵，不必每次都看；可是也不能总有事做就永远不看。*/
-static int look_up_now_and_then(struct ucx_worker *w, int64_t deadline)
+static int look_around(struct ucx_worker *w, int64_t deadline)
 {
-	if (++w->polls % POLLS_A_LOOK)
-		return 0;
 	if (stop_requested())
 		return -EINTR;
 	drop_strays(w);
@@ -407,8 +404,11 @@ static int sleep_armed(struct ucx_worker *w, int64_t deadline)
 // region progress
 int ucx_progress(struct ucx_worker *w, int64_t deadline)
 {
-	int rc = look_up_now_and_then(w, deadline);
+	int rc = 0;
 
+	/* 看钟比空转贵，不必每次都看；可是也不能总有事做就永远不看。*/
+	if (++w->polls % POLLS_A_LOOK == 0)
+		rc = look_around(w, deadline);
 	if (rc)
 		return rc;
 	if (ucp_worker_progress(w->worker) || w->busy)
