@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * channel.c —— 第 8 阶段（五）：tag channel 的建立、等待与拆除
+ * channel.c —— 第 13 课（六）：tag channel 的建立、等待与拆除
  *
  * 下面是一条 RC 连接，上面是“按 tag 收发”。两端各有：
  *
@@ -9,7 +9,7 @@
  *	send slot      64 个，与发送队列的位置一一对应
  *	matcher        posted 与 unexpected 两个队列
  *
- * 收发本身在 link.c、rendezvous.c 与 flow.c；这里是它们的首尾，和中间的“等”。
+ * 收发本身在 link.c、rendezvous.c 与 eager.c；这里是它们的首尾，和中间的“等”。
  */
 #include "channel.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * match.c —— 第 8 阶段（一）：tag matching，不含任何传输
+ * match.c —— 第 13 课（一）：tag matching，不含任何传输
  *
  * RC 的 SEND 落进“最先 post 的那个 receive”，接收方没有选择的余地。MPI 与 UCX 却让
  * 接收方按 tag 挑消息：先到的消息可以后取，一个 receive 也可以等“任何人的下一条”。

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * parts.h - what the files of the tag channel share: the bytes on the wire,
- * and the functions of link.c, rendezvous.c, flow.c and stall.c
+ * and the functions of link.c, credit.c, rendezvous.c, eager.c and stall.c
  * that those above them use. Not for others.
  */
 #ifndef TAG_PARTS_H
@@ -47,21 +47,6 @@ bool tag_mark(struct tag_channel *ch, bool signaled);
 /* The request in slot @last is complete, and all before it. */
 void tag_reclaim_slots(struct tag_channel *ch, uint32_t last);
 
-/* A credit is left for a message to the peer. */
-bool tag_has_credit(struct tag_channel *ch);
-
-/* The peer says that it is done with @consumed messages, modulo 256. */
-void tag_take_credits(struct tag_channel *ch, uint8_t consumed);
-
-/* It is time to tell the peer how far this side is, if no message will. */
-bool tag_owes_credits(const struct tag_channel *ch);
-
-/* Tell it by RDMA WRITE. A slot must be free. */
-int tag_write_credits(struct tag_channel *ch, bool signaled);
-
-/* It has to be written before anything else is sent. */
-bool tag_credits_are_old(const struct tag_channel *ch);
-
 /*
  * SEND what stands in the next slot, @length bytes with the header, which is
  * completed here from @tag, @bytes, @id and @protocol. A slot must be free.
@@ -90,6 +75,23 @@ void tag_end_requests(struct tag_channel *ch, int status);
 
 /* Everything fails from now on, with @rc. Returns what it fails with. */
 int tag_channel_fail(struct tag_channel *ch, int rc);
+
+/* ---- credit.c ------------------------------------------------------ */
+
+/* A credit is left for a message to the peer. */
+bool tag_has_credit(struct tag_channel *ch);
+
+/* The peer says that it is done with @consumed messages, modulo 256. */
+void tag_take_credits(struct tag_channel *ch, uint8_t consumed);
+
+/* It is time to tell the peer how far this side is, if no message will. */
+bool tag_owes_credits(const struct tag_channel *ch);
+
+/* Tell it by RDMA WRITE. A slot must be free. */
+int tag_write_credits(struct tag_channel *ch, bool signaled);
+
+/* It has to be written before anything else is sent. */
+bool tag_credits_are_old(const struct tag_channel *ch);
 
 /* ---- rendezvous.c --------------------------------------------------- */
 

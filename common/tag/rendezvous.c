@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * rendezvous.c —— 第 8 阶段（三）：大消息，RTS → RDMA READ → FIN
+ * rendezvous.c —— 第 13 课（四）：大消息，RTS → RDMA READ → FIN
  *
  * 大消息若也走 eager，就要在环里占很大的格子，还要多拷一次；没人要的时候更糟，整条都
  * 得存着。rendezvous 反过来：发送方只报一声“我这里有 N 字节，地址与 rkey 如下”（RTS），

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * flow.c —— 第 8 阶段（四）：eager 消息，以及一步一步的推进（progress）
+ * eager.c —— 第 13 课（五）：eager 消息，以及一步一步的推进（progress）
  *
  * EAGER：header 与内容放进同一个 SEND，不问对方要不要就发走。对方事先 post 好一圈
  * receive（ring），消息落进哪一格由到达的次序决定，所以非拷贝一次不可：先落在环里，
