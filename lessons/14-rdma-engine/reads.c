@@ -198,10 +198,8 @@ static int check_bytes(const struct by_hand *h)
 static int read_from_a_stopped_node(struct by_hand *h)
 {
 	int status = 0;
-	int rc = open_reader(h);
+	int rc;
 
-	if (rc)
-		return rc;
 	report_step("stop the node's process, and READ all three at once");
 	kill(h->w->node, SIGSTOP);
 	if (waitpid(h->w->node, &status, WUNTRACED) != h->w->node ||
@@ -279,10 +277,8 @@ static int take_any_completion(struct by_hand *h)
 			   go_on = { .qp_state = IBV_QPS_RTS };
 	const struct reading *text = &h->readings[2], *wanted = &h->readings[0];
 	struct ibv_wc wc;
-	int rc = connect_and_prepare(h);
+	int rc;
 
-	if (rc)
-		return rc;
 	report_step("break it: any-wr-id");
 	rc = post_reading(h, 0, text);
 	if (!rc)
@@ -317,10 +313,8 @@ static int take_any_completion(struct by_hand *h)
 
 static int read_with_wrong_key(struct by_hand *h)
 {
-	int rc = open_reader(h);
+	int rc;
 
-	if (rc)
-		return rc;
 	report_step("break it: wrong-rkey, in the second of three READs");
 	h->readings[1].remote.rkey ^= 0x00ff00;
 	rc = read_all(h);
@@ -344,10 +338,8 @@ static int read_from_a_dead_node(struct by_hand *h)
 	struct ibv_qp_attr attr;
 	int64_t began;
 	char byte;
-	int rc = open_reader(h);
+	int rc;
 
-	if (rc)
-		return rc;
 	report_step("break it: dead-node");
 	end_process(&h->w->node, SIGKILL);
 	rc = wait_fd(h->sock, POLLIN, deadline_in_ms(WAIT_MS));
@@ -371,13 +363,10 @@ static int read_from_a_dead_node(struct by_hand *h)
 
 static int write_where_only_read(struct by_hand *h)
 {
-	const struct needle_entry *n;
-	int rc = connect_and_prepare(h);
+	const struct needle_entry *n = h->readings[2].needle;
+	int rc;
 
-	if (rc)
-		return rc;
 	report_step("break it: write");
-	n = h->readings[2].needle;
 	memcpy(send_slot(&h->res, 0), "overwritten", 11);
 	rc = post_write(&h->res, 0, 11, n->remote_addr, n->rkey, true);
 	if (!rc)
@@ -474,12 +463,16 @@ static int open_device(struct by_hand *h)
 	return rc;
 }
 
-static int by_hand(struct walk *w, int (*play)(struct by_hand *h))
+typedef int part_fn(struct by_hand *h);
+
+static int by_hand(struct walk *w, part_fn *get_ready, part_fn *play)
 {
 	struct by_hand h = { .w = w, .sock = -1 };
 	int rc = open_device(&h);
 	int undo;
 
+	if (!rc && get_ready)
+		rc = get_ready(&h);
 	if (!rc && play)
 		rc = play(&h);
 	undo = close_by_hand(&h);
@@ -488,35 +481,35 @@ static int by_hand(struct walk *w, int (*play)(struct by_hand *h))
 
 int open_node(struct walk *w)
 {
-	return by_hand(w, NULL);
+	return by_hand(w, NULL, NULL);
 }
 
 int be_an_engine(struct walk *w)
 {
-	return by_hand(w, read_from_a_stopped_node);
+	return by_hand(w, open_reader, read_from_a_stopped_node);
 }
 
 int any_wr_id(void *walk)
 {
-	return by_hand(walk, take_any_completion);
+	return by_hand(walk, connect_and_prepare, take_any_completion);
 }
 
 int wrong_rkey(void *walk)
 {
-	return by_hand(walk, read_with_wrong_key);
+	return by_hand(walk, open_reader, read_with_wrong_key);
 }
 
 int write_to_node(void *walk)
 {
-	return by_hand(walk, write_where_only_read);
+	return by_hand(walk, connect_and_prepare, write_where_only_read);
 }
 
 int map_shared(void *walk)
 {
-	return by_hand(walk, register_volume);
+	return by_hand(walk, NULL, register_volume);
 }
 
 int dead_node(void *walk)
 {
-	return by_hand(walk, read_from_a_dead_node);
+	return by_hand(walk, open_reader, read_from_a_dead_node);
 }
