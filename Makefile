@@ -7,6 +7,7 @@
 #   clean      remove build/
 #   demo       a server and a client over a real Soft-RoCE device, side by side
 #   test       what the programs do; the last line counts the tests
+#   quick      before a commit: style and suites of what changed, in a minute
 #   test-long  the same under ASan, UBSan and valgrind, the fuzzers, the pages
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
 #   bench      our programs against perftest, iperf3 and others, as ratios
@@ -218,6 +219,12 @@ demo:
 test: deps
 	$(MAKE) all
 	labs/tests/run
+
+# Before each commit: what the change touches, in a minute.
+.PHONY: quick
+quick:
+	$(MAKE) all
+	labs/tests/quick
 
 .PHONY: test-long
 test-long:

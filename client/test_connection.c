@@ -60,7 +60,7 @@ static int parse(struct tcpx_options *opt, int argc, char *argv[])
 {
 	struct tcpx_test *test = &opt->test;
 	const char *api = NULL;
-	uint64_t size;
+	uint64_t size = 0;
 	const struct option_row rows[] = {
 		{ 'd', "dev", "N", "the plugin's device (default: @)",
 		  NUMBER(test->dev, 0, 0, UINT16_MAX) },

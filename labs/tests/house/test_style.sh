@@ -7,8 +7,9 @@
 
 MAX_LINES=700
 
+# All of them, or what is left of $CHANGED_FILES (labs/tests/quick).
 oneTimeSetUp() {
-	mapfile -t files < <(files_of .)
+	mapfile -t files < <(files_of . | if [[ ${CHANGED_FILES:-} ]]; then grep -xF "$CHANGED_FILES"; else cat; fi)
 }
 
 # files_of DIR: the text files under DIR that are, or would be, in git.
@@ -154,11 +155,12 @@ agrees() { # RULE FILE TEXT
 has() { command -v "$1" >/dev/null || { skip "no $1 here"; return 1; }; }
 
 test_files_are_found() {
-	local all=" ${files[*]} "
+	local all
+	all=" $(files_of . | tr '\n' ' ') "
 	assertContains "$all" ' common/rdma_common.h '
 	assertContains "$all" ' labs/tests/house/test_style.sh '
 	assertNotContains "$all" ' build/'
-	assertContains " $(bash_files "${files[@]}" | tr '\n' ' ')" ' labs/docs '
+	assertEquals labs/docs "$(bash_files labs/docs README.md)"
 }
 
 test_clang_format() {
@@ -250,11 +252,20 @@ test_line_ends_of_a_clone() {
 
 # It is shown what TAILQ_FOREACH is. Formats are the compiler's, who knows them of
 # all our functions; for cppcheck, %ju does not take a uint64_t.
+test_every_fault_can_still_be_put_back() {
+	local patch
+	for patch in labs/tests/mutants/*.patch; do
+		git apply --check "$patch" 2>/dev/null
+		assertEquals "$patch no longer applies" 0 $?
+	done
+}
+
 test_cppcheck() {
 	has cppcheck || return 0
 	local list queue
 	mapfile -t list < <(c_files "${files[@]}" |
 		grep -E '^(common|server|client|lessons)/.*c$')
+	((${#list[@]})) || return 0
 	queue=$("${CC:-cc}" -E -x c - <<<'#include <sys/queue.h>' |
 		sed -n 's/^# 1 "\(.*queue\.h\)".*/\1/p')
 	assertEquals '' "$(cppcheck -q --std=c11 --error-exitcode=1 -Icommon \

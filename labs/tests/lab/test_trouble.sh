@@ -72,6 +72,8 @@ test_words_of_the_other_scripts() {
 	says 2 '^run: there is no suite no/such.sh' "$tree/labs/tests/run" no/such.sh
 	says 2 '^run: --long goes without' "$tree/labs/tests/run" --long labs/tests/lab/test_lab.sh
 	says 2 '^run: --repeat is "often"' "$tree/labs/tests/run" --repeat often
+	says 0 'labs/tests/quick \[--list\]' "$tree/labs/tests/quick" --help
+	says 2 '^quick: next: labs/tests/quick --help' "$tree/labs/tests/quick" --nonsense
 	says 2 '^run: JOBS is "many"' env JOBS=many "$tree/labs/tests/run" labs/tests/lab/test_lab.sh
 }
 

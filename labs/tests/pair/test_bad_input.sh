@@ -393,7 +393,7 @@ test_peer_killed() {
 test_stop_signals() {
 	local name
 	in_lab '
-		log=/tmp/spy.$$
+		log=/tmp/spy.$$ heard=/tmp/heard.$$
 		# SIGINT is ignored until the program says otherwise.
 		catches() { in_file "^SigCgt:.*[2367abef]$" "/proc/$1/status"; }
 		for signal in INT TERM; do
@@ -408,23 +408,23 @@ test_stop_signals() {
 			reap "connect$signal"
 
 			server "hello$signal" -t 60 -q rxe0
-			start peer "$B/peer" connect 127.0.0.1 18515 hello record="$T/heard"
-			await test -s "$T/heard"
+			start peer "$B/peer" connect 127.0.0.1 18515 hello record="$heard"
+			await test -s "$heard"
 			kill -$signal "${pids[hello$signal]}"
 			reap "hello$signal" peer
-			rm "$T/heard"
+			rm "$heard"
 		done
-		whole() { (($(stat -c %s "$T/heard") >= 79)); }
+		whole() { (($(stat -c %s "$heard") >= 79)); }
 		for mode in "" -e; do
 			server "message$mode" -t 60 -q $mode rxe0
 			start peer "$B/peer" connect 127.0.0.1 18515 hello con sync plan \
-				record="$T/heard"
-			await test -s "$T/heard"
+				record="$heard"
+			await test -s "$heard"
 			await whole
 			nap 0.2
 			kill -INT "${pids[message$mode]}"
 			reap "message$mode" peer
-			rm "$T/heard"
+			rm "$heard"
 
 			server "ping$mode.server" -q -t 4 $mode -n 1000000 rxe0
 			SPY_LOG=$log LD_PRELOAD=$B/spy.so start "ping$mode.client" \

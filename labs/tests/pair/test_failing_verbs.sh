@@ -362,12 +362,4 @@ oneTimeSetUp() {
 
 oneTimeTearDown() { [[ -z ${seen:-} ]] || rm -rf "$seen"; }
 
-test_every_fault_can_still_be_put_back() {
-	local patch
-	for patch in labs/tests/mutants/*.patch; do
-		git apply --check "$patch" 2>/dev/null
-		assertEquals "$patch no longer applies" 0 $?
-	done
-}
-
 . shunit2
