@@ -61,12 +61,8 @@ static void read_into_read_only(struct rig *rig)
 	try_send(rig);
 }
 
-static void read_inline(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_RDMA_READ, 16);
-	rig->send.send_flags |= IBV_SEND_INLINE;
-	try_send(rig);
-}
+WRONG_SEND(read_inline, IBV_WR_RDMA_READ, 16,
+	   rig->send.send_flags |= IBV_SEND_INLINE)
 
 /* ---- 对端的 receive ------------------------------------------------------- */
 
@@ -97,33 +93,14 @@ static void recv_not_writable(struct rig *rig)
 	wait_recv(rig, WAIT_MS);
 }
 
-static void no_receive(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_send(rig);
-}
-
-static void no_receive_for_imm(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_RDMA_WRITE_WITH_IMM, 64);
-	try_send(rig);
-}
+WRONG_SEND(no_receive, IBV_WR_SEND, 64, (void)0)
+WRONG_SEND(no_receive_for_imm, IBV_WR_RDMA_WRITE_WITH_IMM, 64, (void)0)
 
 /* ---- 对端的内存 ----------------------------------------------------------- */
 
-static void rkey_wrong(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
-	rig->send.wr.rdma.rkey ^= 0xff00;
-	try_send(rig);
-}
-
-static void write_past_end(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_RDMA_WRITE, 128);
-	rig->send.wr.rdma.remote_addr += BUFFER_BYTES - 64;
-	try_send(rig);
-}
+WRONG_SEND(rkey_wrong, IBV_WR_RDMA_WRITE, 64, rig->send.wr.rdma.rkey ^= 0xff00)
+WRONG_SEND(write_past_end, IBV_WR_RDMA_WRITE, 128,
+	   rig->send.wr.rdma.remote_addr += BUFFER_BYTES - 64)
 
 static void mr_lacks_write(struct rig *rig)
 {
@@ -136,41 +113,18 @@ static void mr_lacks_write(struct rig *rig)
 	try_send(rig);
 }
 
-static void qp_lacks_write(struct rig *rig)
-{
-	rig->b.plan.qp_access_flags = IBV_ACCESS_REMOTE_READ;
-	connect_ends(rig);
-	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
-	try_send(rig);
-}
-
-static void read_depth_zero(struct rig *rig)
-{
-	rig->b.plan.max_dest_rd_atomic = 0;
-	connect_ends(rig);
-	prepare_send(rig, IBV_WR_RDMA_READ, 64);
-	try_send(rig);
-}
-
+WRONG_PLAN(qp_lacks_write, IBV_WR_RDMA_WRITE, 64,
+	   rig->b.plan.qp_access_flags = IBV_ACCESS_REMOTE_READ)
+WRONG_PLAN(read_depth_zero, IBV_WR_RDMA_READ, 64,
+	   rig->b.plan.max_dest_rd_atomic = 0)
 /* path_mtu 两端不同：SEND 侥幸成功，多包的 WRITE 被拒。*/
-static void mtu_differs(struct rig *rig)
-{
-	rig->a.plan.path_mtu = IBV_MTU_2048;
-	rig->b.plan.path_mtu = IBV_MTU_1024;
-	connect_ends(rig);
-	prepare_send(rig, IBV_WR_RDMA_WRITE, 8000);
-	try_send(rig);
-}
+WRONG_PLAN(mtu_differs, IBV_WR_RDMA_WRITE, 8000,
+	   rig->a.plan.path_mtu = IBV_MTU_2048;
+	   rig->b.plan.path_mtu = IBV_MTU_1024)
 
 /* ---- 没有 ACK ------------------------------------------------------------- */
 
-static void wrong_qpn(struct rig *rig)
-{
-	rig->a.plan.dest_qp_num += 1000;
-	connect_ends(rig);
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_send(rig);
-}
+WRONG_PLAN(wrong_qpn, IBV_WR_SEND, 64, rig->a.plan.dest_qp_num += 1000)
 
 static void psn_differs(struct rig *rig)
 {
@@ -264,69 +218,61 @@ static void uc_read(struct rig *rig)
 }
 
 const struct fault completion_faults[] = {
-	{ "lkey-wrong", "a send with an lkey that is no MR's", "wc.status 2 ",
-	  "lkey-unknown", READY_CONNECTED, lkey_wrong, NULL },
-	{ "mr-deregistered", "the MR is gone before the send", "wc.status 2 ",
-	  "lkey-unknown", READY_CONNECTED, mr_gone, NULL },
-	{ "lkey-of-another-pd", "the MR is registered in another PD",
-	  "wc.status 2 ", "lkey-other-pd", READY_CONNECTED, other_pd, NULL },
-	{ "sge-outside-mr", "a send reaches over the end of its MR",
-	  "wc.status 4 ", "sge-outside-mr", READY_CONNECTED, sge_outside,
-	  NULL },
-	{ "read-into-read-only-mr", "a READ into an MR without LOCAL_WRITE",
-	  "wc.status 4 ", "mr-not-writable", READY_CONNECTED,
-	  read_into_read_only, NULL },
-	{ "read-inline", "a READ with IBV_SEND_INLINE", "wc.status 4 ",
-	  "inline-read", READY_CONNECTED, read_inline, NULL },
-	{ "recv-too-small", "128 bytes sent into a receive of 64",
-	  "wc.status 11 ", "recv-too-small", READY_CONNECTED, recv_too_small,
-	  NULL },
-	{ "recv-too-small-receiver", "the same, as the receiver sees it",
-	  "wc.status 2 ", "recv-too-small", READY_CONNECTED,
-	  recv_too_small_there, NULL },
-	{ "recv-mr-not-writable", "a receive into an MR without LOCAL_WRITE",
-	  "wc.status 2 ", "mr-not-writable", READY_CONNECTED, recv_not_writable,
-	  NULL },
-	{ "rnr", "the peer has posted no receive", "wc.status 13 ",
-	  "no-receive-posted", READY_CONNECTED, no_receive, NULL },
-	{ "rnr-write-with-imm",
-	  "WRITE with immediate, and the peer has posted no receive",
-	  "wc.status 13 ", "no-receive-posted", READY_CONNECTED,
-	  no_receive_for_imm, NULL },
-	{ "rkey-wrong", "a WRITE with an rkey that is no MR's", "wc.status 10 ",
-	  "rkey-unknown", READY_CONNECTED, rkey_wrong, NULL },
-	{ "write-past-end", "a WRITE reaches over the end of the peer's MR",
-	  "wc.status 10 ", "remote-outside-mr", READY_CONNECTED, write_past_end,
-	  NULL },
-	{ "mr-lacks-remote-write", "a WRITE to an MR without REMOTE_WRITE",
-	  "wc.status 10 ", "mr-lacks-right", READY_CONNECTED, mr_lacks_write,
-	  NULL },
-	{ "qp-lacks-remote-write",
-	  "the MR allows the WRITE, the QP's access flags do not",
-	  "wc.status 9 ", "qp-lacks-right", READY_RESET, qp_lacks_write, NULL },
-	{ "read-refused", "a READ, and the peer has max_dest_rd_atomic 0",
-	  "wc.status 9 ", "dest-rd-atomic-zero", READY_RESET, read_depth_zero,
-	  NULL },
-	{ "mtu-differs", "path_mtu 2048 here, 1024 there", "wc.status (9|12) ",
-	  "mtu-differs", READY_RESET, mtu_differs, NULL },
-	{ "wrong-qpn", "dest_qp_num is not the peer's", "wc.status 12 ",
-	  "qpn-differs", READY_RESET, wrong_qpn, NULL },
-	{ "psn-differs", "rq_psn is not the peer's sq_psn", "wc.status 12 ",
-	  "psn-differs", READY_RESET, psn_differs, NULL },
-	{ "psn-differs-one-sided", "the same, as one side alone can see it",
-	  "wc.status 12 ", "psn-differs", READY_RESET, psn_one_sided, NULL },
-	{ "peer-in-init", "a send before the peer is in RTR", "wc.status 12 ",
-	  "peer-not-ready", READY_INIT, peer_in_init, NULL },
-	{ "peer-in-err", "the peer's QP went to ERR", "wc.status 12 ",
-	  "peer-in-error", READY_CONNECTED, peer_in_err, NULL },
-	{ "peer-gone", "the peer has destroyed its QP", "wc.status 12 ",
-	  "peer-qp-absent", READY_CONNECTED, peer_gone, NULL },
-	{ "peer-expects-another", "the peer was given another QPN than mine",
-	  "wc.status 12 ", "peer-expects-another", READY_RESET,
-	  peer_expects_another, NULL },
-	{ "only-flushes", "the first bad completion is ignored", "wc.status 5 ",
-	  "WR_FLUSH_ERR", READY_CONNECTED, only_flushes, NULL },
-	{ "uc-read", "a READ on a UC QP", "wc.status 2 ", "opcode-not-for-type",
-	  READY_OPEN, uc_read, NULL },
+	ROW("lkey-wrong", "a send with an lkey that is no MR's", "wc.status 2 ",
+	    "lkey-unknown", CONNECTED, lkey_wrong),
+	ROW("mr-deregistered", "the MR is gone before the send", "wc.status 2 ",
+	    "lkey-unknown", CONNECTED, mr_gone),
+	ROW("lkey-of-another-pd", "the MR is registered in another PD",
+	    "wc.status 2 ", "lkey-other-pd", CONNECTED, other_pd),
+	ROW("sge-outside-mr", "a send reaches over the end of its MR",
+	    "wc.status 4 ", "sge-outside-mr", CONNECTED, sge_outside),
+	ROW("read-into-read-only-mr", "a READ into an MR without LOCAL_WRITE",
+	    "wc.status 4 ", "mr-not-writable", CONNECTED, read_into_read_only),
+	ROW("read-inline", "a READ with IBV_SEND_INLINE", "wc.status 4 ",
+	    "inline-read", CONNECTED, read_inline),
+	ROW("recv-too-small", "128 bytes sent into a receive of 64",
+	    "wc.status 11 ", "recv-too-small", CONNECTED, recv_too_small),
+	ROW("recv-too-small-receiver", "the same, as the receiver sees it",
+	    "wc.status 2 ", "recv-too-small", CONNECTED, recv_too_small_there),
+	ROW("recv-mr-not-writable", "a receive into an MR without LOCAL_WRITE",
+	    "wc.status 2 ", "mr-not-writable", CONNECTED, recv_not_writable),
+	ROW("rnr", "the peer has posted no receive", "wc.status 13 ",
+	    "no-receive-posted", CONNECTED, no_receive),
+	ROW("rnr-write-with-imm",
+	    "WRITE with immediate, and the peer has posted no receive",
+	    "wc.status 13 ", "no-receive-posted", CONNECTED,
+	    no_receive_for_imm),
+	ROW("rkey-wrong", "a WRITE with an rkey that is no MR's",
+	    "wc.status 10 ", "rkey-unknown", CONNECTED, rkey_wrong),
+	ROW("write-past-end", "a WRITE reaches over the end of the peer's MR",
+	    "wc.status 10 ", "remote-outside-mr", CONNECTED, write_past_end),
+	ROW("mr-lacks-remote-write", "a WRITE to an MR without REMOTE_WRITE",
+	    "wc.status 10 ", "mr-lacks-right", CONNECTED, mr_lacks_write),
+	ROW("qp-lacks-remote-write",
+	    "the MR allows the WRITE, the QP's access flags do not",
+	    "wc.status 9 ", "qp-lacks-right", RESET, qp_lacks_write),
+	ROW("read-refused", "a READ, and the peer has max_dest_rd_atomic 0",
+	    "wc.status 9 ", "dest-rd-atomic-zero", RESET, read_depth_zero),
+	ROW("mtu-differs", "path_mtu 2048 here, 1024 there",
+	    "wc.status (9|12) ", "mtu-differs", RESET, mtu_differs),
+	ROW("wrong-qpn", "dest_qp_num is not the peer's", "wc.status 12 ",
+	    "qpn-differs", RESET, wrong_qpn),
+	ROW("psn-differs", "rq_psn is not the peer's sq_psn", "wc.status 12 ",
+	    "psn-differs", RESET, psn_differs),
+	ROW("psn-differs-one-sided", "the same, as one side alone can see it",
+	    "wc.status 12 ", "psn-differs", RESET, psn_one_sided),
+	ROW("peer-in-init", "a send before the peer is in RTR", "wc.status 12 ",
+	    "peer-not-ready", INIT, peer_in_init),
+	ROW("peer-in-err", "the peer's QP went to ERR", "wc.status 12 ",
+	    "peer-in-error", CONNECTED, peer_in_err),
+	ROW("peer-gone", "the peer has destroyed its QP", "wc.status 12 ",
+	    "peer-qp-absent", CONNECTED, peer_gone),
+	ROW("peer-expects-another", "the peer was given another QPN than mine",
+	    "wc.status 12 ", "peer-expects-another", RESET,
+	    peer_expects_another),
+	ROW("only-flushes", "the first bad completion is ignored",
+	    "wc.status 5 ", "WR_FLUSH_ERR", CONNECTED, only_flushes),
+	ROW("uc-read", "a READ on a UC QP", "wc.status 2 ",
+	    "opcode-not-for-type", OPEN, uc_read),
 	{ 0 },
 };

@@ -32,19 +32,11 @@ static void psn_long(struct rig *rig)
 	try_step(rig, &rig->a, &s);
 }
 
-static void rkey_swapped(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
-	rig->send.wr.rdma.rkey = bswap_32(rig->send.wr.rdma.rkey);
-	try_send(rig);
-}
-
-static void addr_swapped(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
-	rig->send.wr.rdma.remote_addr = bswap_64(rig->send.wr.rdma.remote_addr);
-	try_send(rig);
-}
+WRONG_SEND(rkey_swapped, IBV_WR_RDMA_WRITE, 64,
+	   rig->send.wr.rdma.rkey = bswap_32(rig->send.wr.rdma.rkey))
+WRONG_SEND(
+	addr_swapped, IBV_WR_RDMA_WRITE, 64,
+	rig->send.wr.rdma.remote_addr = bswap_64(rig->send.wr.rdma.remote_addr))
 
 /* 两个 MR，用了自己的那个 rkey。*/
 static void own_rkey(struct rig *rig)
@@ -86,23 +78,21 @@ static void old_qpn(struct rig *rig)
 }
 
 const struct fault exchange_faults[] = {
-	{ "qpn-byte-order", "the QPN is swapped once too often",
-	  "ibv_modify_qp: 0", "qpn-byte-order", READY_INIT, qpn_swapped, NULL },
-	{ "qpn-zero", "RTR is done before the peer's data came",
-	  "ibv_modify_qp: 0", "qpn-not-set", READY_INIT, qpn_zero, NULL },
-	{ "psn-too-long", "a PSN of 32 bits", "ibv_modify_qp: 0",
-	  "psn-too-long", READY_INIT, psn_long, NULL },
-	{ "rkey-byte-order", "the rkey is not in host byte order",
-	  "wc.status 10 ", "rkey-byte-order", READY_CONNECTED, rkey_swapped,
-	  NULL },
-	{ "addr-byte-order", "the remote address is not in host byte order",
-	  "wc.status 10 ", "addr-byte-order", READY_CONNECTED, addr_swapped,
-	  NULL },
-	{ "own-rkey", "this side's own rkey instead of the peer's",
-	  "wc.status 10 ", "own-rkey", READY_CONNECTED, own_rkey, NULL },
-	{ "own-gid", "this side's own GID instead of the peer's",
-	  "wc.status 12 ", "gid-differs", READY_RESET, own_gid, NULL },
-	{ "old-qpn", "the peer made its QP anew, the QPN is the old one",
-	  "wc.status 12 ", "qpn-differs", READY_RESET, old_qpn, NULL },
+	ROW("qpn-byte-order", "the QPN is swapped once too often",
+	    "ibv_modify_qp: 0", "qpn-byte-order", INIT, qpn_swapped),
+	ROW("qpn-zero", "RTR is done before the peer's data came",
+	    "ibv_modify_qp: 0", "qpn-not-set", INIT, qpn_zero),
+	ROW("psn-too-long", "a PSN of 32 bits", "ibv_modify_qp: 0",
+	    "psn-too-long", INIT, psn_long),
+	ROW("rkey-byte-order", "the rkey is not in host byte order",
+	    "wc.status 10 ", "rkey-byte-order", CONNECTED, rkey_swapped),
+	ROW("addr-byte-order", "the remote address is not in host byte order",
+	    "wc.status 10 ", "addr-byte-order", CONNECTED, addr_swapped),
+	ROW("own-rkey", "this side's own rkey instead of the peer's",
+	    "wc.status 10 ", "own-rkey", CONNECTED, own_rkey),
+	ROW("own-gid", "this side's own GID instead of the peer's",
+	    "wc.status 12 ", "gid-differs", RESET, own_gid),
+	ROW("old-qpn", "the peer made its QP anew, the QPN is the old one",
+	    "wc.status 12 ", "qpn-differs", RESET, old_qpn),
 	{ 0 },
 };

@@ -59,6 +59,7 @@ enum ready {
 	READY_OPEN,	 /* devices, PDs, buffers, MRs, CQs */
 	READY_RESET,	 /* and RC QPs, in RESET; the plans know each other */
 	READY_INIT,	 /* both in INIT */
+	READY_RTR,	 /* and A in RTR */
 	READY_CONNECTED, /* both in RTS */
 };
 
@@ -72,6 +73,32 @@ struct fault {
 	void (*run)(struct rig *rig);
 	const char *undo; /* it changes the machine: the way back, for sh */
 };
+
+/* A row of the tables below, of a fault that leaves the machine as it was. */
+// clang-format off
+#define ROW(name, mistake, saw, cause, ready, run) \
+	{ name, mistake, saw, cause, READY_##ready, run, NULL }
+// clang-format on
+
+/*
+ * What many faults do: a good request of A's, which @change spoils; the same after a
+ * @change of the plans.
+ */
+#define WRONG_SEND(function, opcode, length, change) \
+	static void function(struct rig *rig)        \
+	{                                            \
+		prepare_send(rig, opcode, length);   \
+		change;                              \
+		try_send(rig);                       \
+	}
+#define WRONG_PLAN(function, opcode, length, change) \
+	static void function(struct rig *rig)        \
+	{                                            \
+		change;                              \
+		connect_ends(rig);                   \
+		prepare_send(rig, opcode, length);   \
+		try_send(rig);                       \
+	}
 
 /* The groups, each ended by a fault without a name. */
 extern const struct fault modify_faults[], memory_faults[], queue_faults[],

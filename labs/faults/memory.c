@@ -27,15 +27,13 @@ static void try_reg(struct rig *rig, void *addr, size_t length, int access)
 					       errno);
 }
 
-static void remote_without_local(struct rig *rig)
-{
-	try_reg(rig, rig->a.buf, PAGE, IBV_ACCESS_REMOTE_WRITE);
-}
-
-static void length_zero(struct rig *rig)
-{
-	try_reg(rig, rig->a.buf, 0, IBV_ACCESS_LOCAL_WRITE);
-}
+#define WRONG_REG(function, addr, length, access)   \
+	static void function(struct rig *rig)       \
+	{                                           \
+		try_reg(rig, addr, length, access); \
+	}
+WRONG_REG(remote_without_local, rig->a.buf, PAGE, IBV_ACCESS_REMOTE_WRITE)
+WRONG_REG(length_zero, rig->a.buf, 0, IBV_ACCESS_LOCAL_WRITE)
 
 /* int 里的 -1 变成 size_t：一个大得绕回来的长度。*/
 static void length_negative(struct rig *rig)
@@ -54,10 +52,7 @@ static void not_mapped(struct rig *rig)
 	try_reg(rig, gone, PAGE, IBV_ACCESS_LOCAL_WRITE);
 }
 
-static void null_pointer(struct rig *rig)
-{
-	try_reg(rig, NULL, PAGE, IBV_ACCESS_LOCAL_WRITE);
-}
+WRONG_REG(null_pointer, NULL, PAGE, IBV_ACCESS_LOCAL_WRITE)
 
 static void read_only(struct rig *rig)
 {
@@ -92,11 +87,8 @@ static void shared_read_only(struct rig *rig)
 		fclose(file);
 }
 
-static void on_demand(struct rig *rig)
-{
-	try_reg(rig, rig->a.buf, PAGE,
-		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
-}
+WRONG_REG(on_demand, rig->a.buf, PAGE,
+	  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND)
 
 /* root 有 CAP_IPC_LOCK，不受 RLIMIT_MEMLOCK 限制：先把这一项权限放下。*/
 static void drop_ipc_lock(void)
@@ -128,33 +120,30 @@ static void over_memlock(struct rig *rig)
 }
 
 const struct fault memory_faults[] = {
-	{ "mr-remote-write-alone",
-	  "IBV_ACCESS_REMOTE_WRITE without IBV_ACCESS_LOCAL_WRITE",
-	  "ibv_reg_mr: EINVAL", "mr-needs-local-write", READY_OPEN,
-	  remote_without_local, NULL },
-	{ "mr-length-zero", "the length is 0", "ibv_reg_mr: EINVAL",
-	  "mr-length-zero", READY_OPEN, length_zero, NULL },
-	{ "mr-length-negative", "a length of -1 became a size_t",
-	  "ibv_reg_mr: EINVAL", "mr-length-wraps", READY_OPEN, length_negative,
-	  NULL },
-	{ "mr-not-mapped", "the memory was unmapped (or freed) before",
-	  "ibv_reg_mr: EFAULT", "mr-not-mapped", READY_OPEN, not_mapped, NULL },
-	{ "mr-null", "nobody looked at what malloc returned",
-	  "ibv_reg_mr: EFAULT", "mr-not-mapped", READY_OPEN, null_pointer,
-	  NULL },
-	{ "mr-read-only", "a mapping without PROT_WRITE, with LOCAL_WRITE",
-	  "ibv_reg_mr: EFAULT", "mr-read-only", READY_OPEN, read_only, NULL },
-	{ "mr-string-literal", "a string literal, with LOCAL_WRITE",
-	  "ibv_reg_mr: EFAULT", "mr-read-only", READY_OPEN, string_literal,
-	  NULL },
-	{ "mr-shared-read-only",
-	  "a file mapped MAP_SHARED without PROT_WRITE, for REMOTE_READ",
-	  "ibv_reg_mr: EFAULT", "mr-shared-read-only", READY_OPEN,
-	  shared_read_only, NULL },
-	{ "mr-on-demand", "IBV_ACCESS_ON_DEMAND on a device that pins",
-	  "ibv_reg_mr: (EINVAL|EOPNOTSUPP)", "odp-unsupported", READY_OPEN,
-	  on_demand, NULL },
-	{ "mr-memlock", "more than `ulimit -l` allows", "ibv_reg_mr: ENOMEM",
-	  "memlock", READY_OPEN, over_memlock, NULL },
+	ROW("mr-remote-write-alone",
+	    "IBV_ACCESS_REMOTE_WRITE without IBV_ACCESS_LOCAL_WRITE",
+	    "ibv_reg_mr: EINVAL", "mr-needs-local-write", OPEN,
+	    remote_without_local),
+	ROW("mr-length-zero", "the length is 0", "ibv_reg_mr: EINVAL",
+	    "mr-length-zero", OPEN, length_zero),
+	ROW("mr-length-negative", "a length of -1 became a size_t",
+	    "ibv_reg_mr: EINVAL", "mr-length-wraps", OPEN, length_negative),
+	ROW("mr-not-mapped", "the memory was unmapped (or freed) before",
+	    "ibv_reg_mr: EFAULT", "mr-not-mapped", OPEN, not_mapped),
+	ROW("mr-null", "nobody looked at what malloc returned",
+	    "ibv_reg_mr: EFAULT", "mr-not-mapped", OPEN, null_pointer),
+	ROW("mr-read-only", "a mapping without PROT_WRITE, with LOCAL_WRITE",
+	    "ibv_reg_mr: EFAULT", "mr-read-only", OPEN, read_only),
+	ROW("mr-string-literal", "a string literal, with LOCAL_WRITE",
+	    "ibv_reg_mr: EFAULT", "mr-read-only", OPEN, string_literal),
+	ROW("mr-shared-read-only",
+	    "a file mapped MAP_SHARED without PROT_WRITE, for REMOTE_READ",
+	    "ibv_reg_mr: EFAULT", "mr-shared-read-only", OPEN,
+	    shared_read_only),
+	ROW("mr-on-demand", "IBV_ACCESS_ON_DEMAND on a device that pins",
+	    "ibv_reg_mr: (EINVAL|EOPNOTSUPP)", "odp-unsupported", OPEN,
+	    on_demand),
+	ROW("mr-memlock", "more than `ulimit -l` allows", "ibv_reg_mr: ENOMEM",
+	    "memlock", OPEN, over_memlock),
 	{ 0 },
 };

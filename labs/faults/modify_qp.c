@@ -2,7 +2,7 @@
 /*
  * modify_qp.c —— 状态机上的错误：ibv_modify_qp 当场拒绝，或者收下了错的值
  *
- * 每个故障都是“一步正确的调用，改坏一处”：改了哪里，一眼可见。
+ * 多数故障是“一步正确的调用，改坏一处”：改了哪里，一眼可见。
  */
 #include "faults.h"
 
@@ -14,30 +14,21 @@
 
 #define NOBODY 65534
 
+/* 一步正确的调用 s，改坏一处。*/
+#define WRONG_STEP(function, right_step, change)     \
+	static void function(struct rig *rig)        \
+	{                                            \
+		struct step s = right_step(&rig->a); \
+                                                     \
+		change;                              \
+		try_step(rig, &rig->a, &s);          \
+	}
+
 /* ---- RESET → INIT --------------------------------------------------------- */
 
-static void init_port_zero(struct rig *rig)
-{
-	struct step s = step_init(&rig->a);
-
-	s.attr.port_num = 0;
-	try_step(rig, &rig->a, &s);
-}
-
-static void init_missing_bit(struct rig *rig)
-{
-	struct step s = step_init(&rig->a);
-
-	s.mask &= ~IBV_QP_ACCESS_FLAGS;
-	try_step(rig, &rig->a, &s);
-}
-
-static void init_again(struct rig *rig)
-{
-	struct step s = step_init(&rig->a);
-
-	try_step(rig, &rig->a, &s);
-}
+WRONG_STEP(init_port_zero, step_init, s.attr.port_num = 0)
+WRONG_STEP(init_missing_bit, step_init, s.mask &= ~IBV_QP_ACCESS_FLAGS)
+WRONG_STEP(init_again, step_init, (void)0)
 
 /* 共享的 Q_Key（最高位为 1）只有特权进程能用。root 试不出来，先变成普通用户。*/
 static void ud_controlled_qkey(struct rig *rig)
@@ -58,13 +49,7 @@ static void ud_controlled_qkey(struct rig *rig)
 
 /* ---- INIT → RTR ----------------------------------------------------------- */
 
-static void rtr_no_grh(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.ah_attr.is_global = 0;
-	try_step(rig, &rig->a, &s);
-}
+WRONG_STEP(rtr_no_grh, step_rtr, s.attr.ah_attr.is_global = 0)
 
 static void rtr_gid_families(struct rig *rig)
 {
@@ -74,113 +59,26 @@ static void rtr_gid_families(struct rig *rig)
 	try_step(rig, &rig->a, &s);
 }
 
-static void rtr_gid_all_zero(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.ah_attr.grh.dgid = (union ibv_gid){ 0 };
-	try_step(rig, &rig->a, &s);
-}
-
-static void rtr_av_port_zero(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.ah_attr.port_num = 0;
-	try_step(rig, &rig->a, &s);
-}
-
-static void rtr_missing_bit(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.mask &= ~IBV_QP_MIN_RNR_TIMER;
-	try_step(rig, &rig->a, &s);
-}
-
-static void rtr_forbidden_bit(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT;
-	try_step(rig, &rig->a, &s);
-}
-
-static void rtr_alt_path(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.mask |= IBV_QP_ALT_PATH;
-	s.attr.alt_ah_attr = s.attr.ah_attr;
-	s.attr.alt_port_num = s.attr.port_num;
-	try_step(rig, &rig->a, &s);
-}
-
-static void rtr_gid_slot_empty(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.ah_attr.grh.sgid_index = 7;
-	try_step(rig, &rig->a, &s);
-}
-
-static void rtr_from_reset(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	try_step(rig, &rig->a, &s);
-}
-
+WRONG_STEP(rtr_gid_all_zero, step_rtr,
+	   s.attr.ah_attr.grh.dgid = (union ibv_gid){ 0 })
+WRONG_STEP(rtr_av_port_zero, step_rtr, s.attr.ah_attr.port_num = 0)
+WRONG_STEP(rtr_missing_bit, step_rtr, s.mask &= ~IBV_QP_MIN_RNR_TIMER)
+WRONG_STEP(rtr_forbidden_bit, step_rtr,
+	   s.mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT)
+WRONG_STEP(rtr_alt_path, step_rtr, s.mask |= IBV_QP_ALT_PATH;
+	   s.attr.alt_ah_attr = s.attr.ah_attr;
+	   s.attr.alt_port_num = s.attr.port_num)
+WRONG_STEP(rtr_gid_slot_empty, step_rtr, s.attr.ah_attr.grh.sgid_index = 7)
+WRONG_STEP(rtr_from_reset, step_rtr, (void)0)
 /* 1500 只剩低 8 位：220，大于 5。*/
-static void rtr_mtu_in_bytes(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.path_mtu = 1500;
-	try_step(rig, &rig->a, &s);
-}
-
+WRONG_STEP(rtr_mtu_in_bytes, step_rtr, s.attr.path_mtu = 1500)
 /* 1024 的低 8 位是 0：rxe 收下，mlx5 拒绝。*/
-static void rtr_mtu_in_bytes_taken(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.path_mtu = 1024;
-	try_step(rig, &rig->a, &s);
-}
-
-static void rate_limit(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.mask |= IBV_QP_RATE_LIMIT;
-	try_step(rig, &rig->a, &s);
-}
-
+WRONG_STEP(rtr_mtu_in_bytes_taken, step_rtr, s.attr.path_mtu = 1024)
+WRONG_STEP(rate_limit, step_rtr, s.mask |= IBV_QP_RATE_LIMIT)
 /* 拒绝，还是返回 0 而什么都不做，看内核：后者更难查。*/
-static void state_bit_forgotten(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.mask &= ~IBV_QP_STATE;
-	try_step(rig, &rig->a, &s);
-}
-
-static void mask_empty(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.mask = 0;
-	try_step(rig, &rig->a, &s);
-}
-
-static void dest_rd_atomic_zero(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.max_dest_rd_atomic = 0;
-	try_step(rig, &rig->a, &s);
-}
+WRONG_STEP(state_bit_forgotten, step_rtr, s.mask &= ~IBV_QP_STATE)
+WRONG_STEP(mask_empty, step_rtr, s.mask = 0)
+WRONG_STEP(dest_rd_atomic_zero, step_rtr, s.attr.max_dest_rd_atomic = 0)
 
 /* ---- RTR → RTS ------------------------------------------------------------ */
 
@@ -194,75 +92,17 @@ static void rts_after_failed_rtr(struct rig *rig)
 	try_step(rig, &rig->a, &rts);
 }
 
-static void to_rtr(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	do_step(&rig->a, &s);
-}
-
-static void rts_missing_bits(struct rig *rig)
-{
-	struct step s = step_rts(&rig->a);
-
-	to_rtr(rig);
-	s.mask &= ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RNR_RETRY);
-	try_step(rig, &rig->a, &s);
-}
-
-static void rtr_twice(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	to_rtr(rig);
-	try_step(rig, &rig->a, &s);
-}
-
-static void rts_rd_atomic_large(struct rig *rig)
-{
-	struct step s = step_rts(&rig->a);
-
-	to_rtr(rig);
-	s.attr.max_rd_atomic = 129;
-	try_step(rig, &rig->a, &s);
-}
-
-static void rts_timeout_large(struct rig *rig)
-{
-	struct step s = step_rts(&rig->a);
-
-	to_rtr(rig);
-	s.attr.timeout = 32;
-	try_step(rig, &rig->a, &s);
-}
-
-static void rts_retry_seven(struct rig *rig)
-{
-	struct step s = step_rts(&rig->a);
-
-	to_rtr(rig);
-	s.attr.retry_cnt = 7;
-	try_step(rig, &rig->a, &s);
-}
-
+WRONG_STEP(rts_missing_bits, step_rts,
+	   s.mask &= ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RNR_RETRY))
+WRONG_STEP(rtr_twice, step_rtr, (void)0)
+WRONG_STEP(rts_rd_atomic_large, step_rts, s.attr.max_rd_atomic = 129)
+WRONG_STEP(rts_timeout_large, step_rts, s.attr.timeout = 32)
+WRONG_STEP(rts_retry_seven, step_rts, s.attr.retry_cnt = 7)
 /* 内核相信 cur_qp_state：RESET 的 QP 一步成了 RTS，却从没有过地址。*/
-static void cur_state_skips(struct rig *rig)
-{
-	struct step s = step_rts(&rig->a);
-
-	s.mask |= IBV_QP_CUR_STATE;
-	s.attr.cur_qp_state = IBV_QPS_RTR;
-	try_step(rig, &rig->a, &s);
-}
-
-static void cur_state_not_allowed(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.mask |= IBV_QP_CUR_STATE;
-	s.attr.cur_qp_state = IBV_QPS_INIT;
-	try_step(rig, &rig->a, &s);
-}
+WRONG_STEP(cur_state_skips, step_rts, s.mask |= IBV_QP_CUR_STATE;
+	   s.attr.cur_qp_state = IBV_QPS_RTR)
+WRONG_STEP(cur_state_not_allowed, step_rtr, s.mask |= IBV_QP_CUR_STATE;
+	   s.attr.cur_qp_state = IBV_QPS_INIT)
 
 /* ---- ERR 与回来 ----------------------------------------------------------- */
 
@@ -281,89 +121,79 @@ static void err_to_init(struct rig *rig)
 	try_step(rig, &rig->a, &init);
 }
 
+#define INVALID(name, mistake, cause, ready, run) \
+	ROW(name, mistake, "ibv_modify_qp: EINVAL", cause, ready, run)
+
 const struct fault modify_faults[] = {
-	{ "init-port-zero", "port_num is left 0, as memset gave it",
-	  "ibv_modify_qp: EINVAL", "port", READY_RESET, init_port_zero, NULL },
-	{ "init-missing-bit", "IBV_QP_ACCESS_FLAGS is not in the mask of INIT",
-	  "ibv_modify_qp: EINVAL", "bits-missing", READY_RESET,
-	  init_missing_bit, NULL },
-	{ "init-on-connected-qp",
-	  "a QP in RTS is brought to INIT again to reconnect, without RESET",
-	  "ibv_modify_qp: EINVAL", "no-way", READY_CONNECTED, init_again,
-	  NULL },
-	{ "ud-controlled-qkey", "a Q_Key with bit 31, by an ordinary user",
-	  "ibv_modify_qp: EPERM", "qkey-controlled", READY_NOT,
-	  ud_controlled_qkey, NULL },
-	{ "rtr-no-grh",
-	  "ah_attr.is_global is 0, as in code written for InfiniBand",
-	  "ibv_modify_qp: EINVAL", "no-grh", READY_INIT, rtr_no_grh, NULL },
-	{ "rtr-gid-families-differ",
-	  "one side uses its IPv4 GID, the other its link-local one",
-	  "ibv_modify_qp: EINVAL", "gid-families-differ", READY_INIT,
-	  rtr_gid_families, NULL },
-	{ "rtr-gid-all-zero", "the peer's GID is used before it has come",
-	  "ibv_modify_qp: EINVAL", "gid-zero", READY_INIT, rtr_gid_all_zero,
-	  NULL },
-	{ "rtr-av-port-zero", "ah_attr.port_num is forgotten",
-	  "ibv_modify_qp: EINVAL", "av-port", READY_INIT, rtr_av_port_zero,
-	  NULL },
-	{ "rtr-missing-bit", "IBV_QP_MIN_RNR_TIMER is not in the mask of RTR",
-	  "ibv_modify_qp: EINVAL", "bits-missing", READY_INIT, rtr_missing_bit,
-	  NULL },
-	{ "rtr-forbidden-bit", "RTS's TIMEOUT and RETRY_CNT are given in RTR",
-	  "ibv_modify_qp: EINVAL", "bits-forbidden", READY_INIT,
-	  rtr_forbidden_bit, NULL },
-	{ "rtr-alt-path", "an alternate path, as on InfiniBand",
-	  "ibv_modify_qp: EINVAL", "alt-path", READY_INIT, rtr_alt_path, NULL },
-	{ "rtr-gid-slot-empty", "sgid_index is a number out of habit",
-	  "ibv_modify_qp: ENODATA", "gid-slot-empty", READY_INIT,
-	  rtr_gid_slot_empty, NULL },
-	{ "rtr-from-reset", "INIT is skipped", "ibv_modify_qp: EINVAL",
-	  "no-way", READY_RESET, rtr_from_reset, NULL },
-	{ "rtr-mtu-in-bytes", "path_mtu is 1500, not a value of the enum",
-	  "ibv_modify_qp: EINVAL", "path-mtu-not-enum", READY_INIT,
-	  rtr_mtu_in_bytes, NULL },
-	{ "rtr-mtu-in-bytes-taken", "path_mtu is 1024; rxe makes 0 of it",
-	  "ibv_modify_qp: 0", "path-mtu-not-enum", READY_INIT,
-	  rtr_mtu_in_bytes_taken, NULL },
-	{ "rate-limit", "IBV_QP_RATE_LIMIT on a device without it",
-	  "ibv_modify_qp: EOPNOTSUPP", "bits-unsupported", READY_INIT,
-	  rate_limit, NULL },
-	{ "state-bit-forgotten", "IBV_QP_STATE is not in the mask",
-	  "ibv_modify_qp: EINVAL", "state-bit-forgotten", READY_INIT,
-	  state_bit_forgotten, NULL },
-	{ "mask-empty", "the mask is 0", "ibv_modify_qp: 0", "mask-empty",
-	  READY_INIT, mask_empty, NULL },
-	{ "dest-rd-atomic-zero", "max_dest_rd_atomic 0 in RTR",
-	  "ibv_modify_qp: 0", "dest-rd-atomic-zero", READY_INIT,
-	  dest_rd_atomic_zero, NULL },
-	{ "rts-after-failed-rtr", "nobody looks at what RTR returned",
-	  "ibv_modify_qp: EINVAL", "no-way", READY_INIT, rts_after_failed_rtr,
-	  NULL },
-	{ "rts-missing-bits", "RNR_RETRY and MAX_QP_RD_ATOMIC are forgotten",
-	  "ibv_modify_qp: EINVAL", "bits-missing", READY_INIT, rts_missing_bits,
-	  NULL },
-	{ "rtr-twice", "RTR is asked for a second time",
-	  "ibv_modify_qp: EINVAL", "no-way", READY_INIT, rtr_twice, NULL },
-	{ "rts-rd-atomic-large", "max_rd_atomic is above the device's limit",
-	  "ibv_modify_qp: EINVAL", "rd-atomic-too-large", READY_INIT,
-	  rts_rd_atomic_large, NULL },
-	{ "rts-timeout-large", "timeout 32: it is an exponent of 5 bits",
-	  "ibv_modify_qp: EINVAL", "timeout-too-large", READY_INIT,
-	  rts_timeout_large, NULL },
-	{ "rts-retry-seven", "retry_cnt 7, which on rxe never gives up",
-	  "ibv_modify_qp: 0", "retry-forever", READY_INIT, rts_retry_seven,
-	  NULL },
-	{ "cur-state-skips-rtr", "IBV_QP_CUR_STATE says RTR of a QP in RESET",
-	  "ibv_modify_qp: 0", "cur-state-lies", READY_RESET, cur_state_skips,
-	  NULL },
-	{ "cur-state-not-allowed", "IBV_QP_CUR_STATE says INIT",
-	  "ibv_modify_qp: EINVAL", "cur-state-not-allowed", READY_INIT,
-	  cur_state_not_allowed, NULL },
-	{ "reset-to-err", "a new QP is moved to ERR", "ibv_modify_qp: EINVAL",
-	  "no-way", READY_RESET, reset_to_err, NULL },
-	{ "err-to-init", "a QP in ERR is brought to INIT to reconnect",
-	  "ibv_modify_qp: EINVAL", "no-way", READY_CONNECTED, err_to_init,
-	  NULL },
+	INVALID("init-port-zero", "port_num is left 0, as memset gave it",
+		"port", RESET, init_port_zero),
+	INVALID("init-missing-bit",
+		"IBV_QP_ACCESS_FLAGS is not in the mask of INIT",
+		"bits-missing", RESET, init_missing_bit),
+	INVALID("init-on-connected-qp",
+		"a QP in RTS is brought to INIT again to reconnect, without "
+		"RESET",
+		"no-way", CONNECTED, init_again),
+	ROW("ud-controlled-qkey", "a Q_Key with bit 31, by an ordinary user",
+	    "ibv_modify_qp: EPERM", "qkey-controlled", NOT, ud_controlled_qkey),
+	INVALID("rtr-no-grh",
+		"ah_attr.is_global is 0, as in code written for InfiniBand",
+		"no-grh", INIT, rtr_no_grh),
+	INVALID("rtr-gid-families-differ",
+		"one side uses its IPv4 GID, the other its link-local one",
+		"gid-families-differ", INIT, rtr_gid_families),
+	INVALID("rtr-gid-all-zero", "the peer's GID is used before it has come",
+		"gid-zero", INIT, rtr_gid_all_zero),
+	INVALID("rtr-av-port-zero", "ah_attr.port_num is forgotten", "av-port",
+		INIT, rtr_av_port_zero),
+	INVALID("rtr-missing-bit",
+		"IBV_QP_MIN_RNR_TIMER is not in the mask of RTR",
+		"bits-missing", INIT, rtr_missing_bit),
+	INVALID("rtr-forbidden-bit",
+		"RTS's TIMEOUT and RETRY_CNT are given in RTR",
+		"bits-forbidden", INIT, rtr_forbidden_bit),
+	INVALID("rtr-alt-path", "an alternate path, as on InfiniBand",
+		"alt-path", INIT, rtr_alt_path),
+	ROW("rtr-gid-slot-empty", "sgid_index is a number out of habit",
+	    "ibv_modify_qp: ENODATA", "gid-slot-empty", INIT,
+	    rtr_gid_slot_empty),
+	ROW("rtr-from-reset", "INIT is skipped", "ibv_modify_qp: EINVAL",
+	    "no-way", RESET, rtr_from_reset),
+	INVALID("rtr-mtu-in-bytes", "path_mtu is 1500, not a value of the enum",
+		"path-mtu-not-enum", INIT, rtr_mtu_in_bytes),
+	ROW("rtr-mtu-in-bytes-taken", "path_mtu is 1024; rxe makes 0 of it",
+	    "ibv_modify_qp: 0", "path-mtu-not-enum", INIT,
+	    rtr_mtu_in_bytes_taken),
+	ROW("rate-limit", "IBV_QP_RATE_LIMIT on a device without it",
+	    "ibv_modify_qp: EOPNOTSUPP", "bits-unsupported", INIT, rate_limit),
+	INVALID("state-bit-forgotten", "IBV_QP_STATE is not in the mask",
+		"state-bit-forgotten", INIT, state_bit_forgotten),
+	ROW("mask-empty", "the mask is 0", "ibv_modify_qp: 0", "mask-empty",
+	    INIT, mask_empty),
+	ROW("dest-rd-atomic-zero", "max_dest_rd_atomic 0 in RTR",
+	    "ibv_modify_qp: 0", "dest-rd-atomic-zero", INIT,
+	    dest_rd_atomic_zero),
+	INVALID("rts-after-failed-rtr", "nobody looks at what RTR returned",
+		"no-way", INIT, rts_after_failed_rtr),
+	INVALID("rts-missing-bits",
+		"RNR_RETRY and MAX_QP_RD_ATOMIC are forgotten", "bits-missing",
+		RTR, rts_missing_bits),
+	INVALID("rtr-twice", "RTR is asked for a second time", "no-way", RTR,
+		rtr_twice),
+	INVALID("rts-rd-atomic-large",
+		"max_rd_atomic is above the device's limit",
+		"rd-atomic-too-large", RTR, rts_rd_atomic_large),
+	INVALID("rts-timeout-large", "timeout 32: it is an exponent of 5 bits",
+		"timeout-too-large", RTR, rts_timeout_large),
+	ROW("rts-retry-seven", "retry_cnt 7, which on rxe never gives up",
+	    "ibv_modify_qp: 0", "retry-forever", RTR, rts_retry_seven),
+	ROW("cur-state-skips-rtr", "IBV_QP_CUR_STATE says RTR of a QP in RESET",
+	    "ibv_modify_qp: 0", "cur-state-lies", RESET, cur_state_skips),
+	INVALID("cur-state-not-allowed", "IBV_QP_CUR_STATE says INIT",
+		"cur-state-not-allowed", INIT, cur_state_not_allowed),
+	INVALID("reset-to-err", "a new QP is moved to ERR", "no-way", RESET,
+		reset_to_err),
+	INVALID("err-to-init", "a QP in ERR is brought to INIT to reconnect",
+		"no-way", CONNECTED, err_to_init),
 	{ 0 },
 };

@@ -15,6 +15,14 @@
 
 #define NOBODY 65534
 
+/* 先把机器弄坏，再照常去做。*/
+#define BROKEN(function, command, then)       \
+	static void function(struct rig *rig) \
+	{                                     \
+		shell(command);               \
+		then;                         \
+	}
+
 /* A 的 RTR，但对端的 GID 是 @address。*/
 static void rtr_to(struct rig *rig, const char *address)
 {
@@ -24,25 +32,15 @@ static void rtr_to(struct rig *rig, const char *address)
 	try_step(rig, &rig->a, &s);
 }
 
-static void no_neighbour(struct rig *rig)
-{
-	rtr_to(rig, "::ffff:10.99.0.77");
-}
-
-static void no_route(struct rig *rig)
-{
-	rtr_to(rig, "::ffff:192.0.2.1");
-}
-
-static void loopback(struct rig *rig)
-{
-	rtr_to(rig, "::ffff:127.0.0.1");
-}
-
-static void zero_address(struct rig *rig)
-{
-	rtr_to(rig, "::ffff:0.0.0.0");
-}
+#define WRONG_GID(function, address)          \
+	static void function(struct rig *rig) \
+	{                                     \
+		rtr_to(rig, address);         \
+	}
+WRONG_GID(no_neighbour, "::ffff:10.99.0.77")
+WRONG_GID(no_route, "::ffff:192.0.2.1")
+WRONG_GID(loopback, "::ffff:127.0.0.1")
+WRONG_GID(zero_address, "::ffff:0.0.0.0")
 
 static void no_ipv6_route(struct rig *rig)
 {
@@ -67,17 +65,10 @@ static void ah_no_neighbour(struct rig *rig)
 		rig->why = explain_create_ah(rig->a.pd, &ah, errno);
 }
 
-static void dead_gateway(struct rig *rig)
-{
-	shell("ip route add 192.0.2.0/24 via 10.99.0.88 dev veth0");
-	rtr_to(rig, "::ffff:192.0.2.1");
-}
-
-static void refused_route(struct rig *rig)
-{
-	shell("ip route add unreachable 192.0.2.0/24");
-	rtr_to(rig, "::ffff:192.0.2.1");
-}
+BROKEN(dead_gateway, "ip route add 192.0.2.0/24 via 10.99.0.88 dev veth0",
+       rtr_to(rig, "::ffff:192.0.2.1"))
+BROKEN(refused_route, "ip route add unreachable 192.0.2.0/24",
+       rtr_to(rig, "::ffff:192.0.2.1"))
 
 static void netdev_down(struct rig *rig)
 {
@@ -87,11 +78,7 @@ static void netdev_down(struct rig *rig)
 	try_step(rig, &rig->a, &s);
 }
 
-static void no_carrier(struct rig *rig)
-{
-	shell("ip link set veth1 down");
-	rtr_to(rig, "::ffff:10.99.0.77");
-}
+BROKEN(no_carrier, "ip link set veth1 down", rtr_to(rig, "::ffff:10.99.0.77"))
 
 /* 地址没了，GID 就没了：早先选好的 index 成了空槽。*/
 static void address_removed(struct rig *rig)
@@ -117,26 +104,16 @@ static void send_now(struct rig *rig, uint32_t length)
 	try_send(rig);
 }
 
-static void udp_blocked(struct rig *rig)
-{
-	shell("nft 'add table inet wall; add chain inet wall in { type filter "
-	      "hook input priority 0; }; add rule inet wall in udp dport 4791 "
-	      "drop'");
-	send_now(rig, 64);
-}
-
-static void all_lost(struct rig *rig)
-{
-	shell("tc qdisc add dev veth0 root netem loss 100%");
-	send_now(rig, 64);
-}
-
+BROKEN(udp_blocked,
+       "nft 'add table inet wall; add chain inet wall in { type filter "
+       "hook input priority 0; }; add rule inet wall in udp dport 4791 "
+       "drop'",
+       send_now(rig, 64))
+BROKEN(all_lost, "tc qdisc add dev veth0 root netem loss 100%",
+       send_now(rig, 64))
 /* 去的路通，回的路不通：对端收到了，ACK 丢了。*/
-static void acks_lost(struct rig *rig)
-{
-	shell("tc qdisc add dev veth1 root netem loss 100%");
-	send_now(rig, 64);
-}
+BROKEN(acks_lost, "tc qdisc add dev veth1 root netem loss 100%",
+       send_now(rig, 64))
 
 /* 先有一个来回，然后去的路断了：对端收到过包，只是不是这些。*/
 static void lost_later(struct rig *rig)
@@ -155,17 +132,8 @@ static void wrong_mac(struct rig *rig)
 }
 
 /* 连接时 MTU 4200，后来有人把网卡改成了 1500：小消息通，大消息不通。*/
-static void mtu_lowered(struct rig *rig)
-{
-	shell("ip link set veth0 mtu 1500");
-	send_now(rig, 8192);
-}
-
-static void link_down_later(struct rig *rig)
-{
-	shell("ip link set veth0 down");
-	send_now(rig, 64);
-}
+BROKEN(mtu_lowered, "ip link set veth0 mtu 1500", send_now(rig, 8192))
+BROKEN(link_down_later, "ip link set veth0 down", send_now(rig, 64))
 
 /* ---- 设备 ------------------------------------------------------------------ */
 
@@ -182,17 +150,8 @@ static void list_devices(struct rig *rig)
 	rig->why = explain_device_list(err);
 }
 
-static void no_device(struct rig *rig)
-{
-	shell("rdma link del rxe0 && rdma link del rxe1");
-	list_devices(rig);
-}
-
-static void no_device_node(struct rig *rig)
-{
-	shell("mv /dev/infiniband /dev/elsewhere");
-	list_devices(rig);
-}
+BROKEN(no_device, "rdma link del rxe0 && rdma link del rxe1", list_devices(rig))
+BROKEN(no_device_node, "mv /dev/infiniband /dev/elsewhere", list_devices(rig))
 
 static void not_permitted(struct rig *rig)
 {
@@ -224,23 +183,19 @@ static void not_permitted(struct rig *rig)
 			    " lladdr 02:99:00:00:00:0" peers " dev veth" dev
 
 const struct fault network_faults[] = {
-	{ "rtr-no-neighbour", "nobody has the peer's address on this network",
-	  "ibv_modify_qp: ETIMEDOUT", "no-neighbour", READY_INIT, no_neighbour,
-	  NULL },
-	{ "rtr-no-route", "the peer is on another network, without a route",
-	  "ibv_modify_qp: ETIMEDOUT", "no-route", READY_INIT, no_route, NULL },
-	{ "rtr-loopback", "the peer's GID is 127.0.0.1",
-	  "ibv_modify_qp: ETIMEDOUT", "peer-is-local-address", READY_INIT,
-	  loopback, NULL },
-	{ "rtr-zero-ipv4", "the peer's GID is ::ffff:0.0.0.0",
-	  "ibv_modify_qp: ENODEV", "gid-zero-ipv4", READY_INIT, zero_address,
-	  NULL },
-	{ "rtr-no-ipv6-route", "IPv6 GIDs of two networks without a route",
-	  "ibv_modify_qp: ENETUNREACH", "no-ipv6-route", READY_INIT,
-	  no_ipv6_route, NULL },
-	{ "ah-no-neighbour", "the same for a UD address handle",
-	  "ibv_create_ah: ETIMEDOUT", "no-neighbour", READY_OPEN,
-	  ah_no_neighbour, NULL },
+	ROW("rtr-no-neighbour", "nobody has the peer's address on this network",
+	    "ibv_modify_qp: ETIMEDOUT", "no-neighbour", INIT, no_neighbour),
+	ROW("rtr-no-route", "the peer is on another network, without a route",
+	    "ibv_modify_qp: ETIMEDOUT", "no-route", INIT, no_route),
+	ROW("rtr-loopback", "the peer's GID is 127.0.0.1",
+	    "ibv_modify_qp: ETIMEDOUT", "peer-is-local-address", INIT,
+	    loopback),
+	ROW("rtr-zero-ipv4", "the peer's GID is ::ffff:0.0.0.0",
+	    "ibv_modify_qp: ENODEV", "gid-zero-ipv4", INIT, zero_address),
+	ROW("rtr-no-ipv6-route", "IPv6 GIDs of two networks without a route",
+	    "ibv_modify_qp: ENETUNREACH", "no-ipv6-route", INIT, no_ipv6_route),
+	ROW("ah-no-neighbour", "the same for a UD address handle",
+	    "ibv_create_ah: ETIMEDOUT", "no-neighbour", OPEN, ah_no_neighbour),
 	{ "rtr-dead-gateway", "the gateway does not answer",
 	  "ibv_modify_qp: ETIMEDOUT", "gateway-silent", READY_INIT,
 	  dead_gateway, "ip route del 192.0.2.0/24" },

@@ -62,45 +62,19 @@ static struct ibv_qp_init_attr usual_qp(struct rig *rig)
 	};
 }
 
-static void qp_too_deep(struct rig *rig)
-{
-	struct ibv_qp_init_attr init = usual_qp(rig);
-
-	init.cap.max_send_wr = 2u << 20;
-	try_qp(rig, &init);
-}
-
-static void qp_too_many_sges(struct rig *rig)
-{
-	struct ibv_qp_init_attr init = usual_qp(rig);
-
-	init.cap.max_recv_sge = 64;
-	try_qp(rig, &init);
-}
-
-static void qp_inline_too_large(struct rig *rig)
-{
-	struct ibv_qp_init_attr init = usual_qp(rig);
-
-	init.cap.max_inline_data = 1024;
-	try_qp(rig, &init);
-}
-
-static void qp_type_forgotten(struct rig *rig)
-{
-	struct ibv_qp_init_attr init = usual_qp(rig);
-
-	init.qp_type = (enum ibv_qp_type)0;
-	try_qp(rig, &init);
-}
-
-static void qp_type_raw(struct rig *rig)
-{
-	struct ibv_qp_init_attr init = usual_qp(rig);
-
-	init.qp_type = IBV_QPT_RAW_PACKET;
-	try_qp(rig, &init);
-}
+#define WRONG_QP(function, change)                            \
+	static void function(struct rig *rig)                 \
+	{                                                     \
+		struct ibv_qp_init_attr init = usual_qp(rig); \
+                                                              \
+		change;                                       \
+		try_qp(rig, &init);                           \
+	}
+WRONG_QP(qp_too_deep, init.cap.max_send_wr = 2u << 20)
+WRONG_QP(qp_too_many_sges, init.cap.max_recv_sge = 64)
+WRONG_QP(qp_inline_too_large, init.cap.max_inline_data = 1024)
+WRONG_QP(qp_type_forgotten, init.qp_type = (enum ibv_qp_type)0)
+WRONG_QP(qp_type_raw, init.qp_type = IBV_QPT_RAW_PACKET)
 
 /* ---- 拆的次序 ------------------------------------------------------------- */
 
@@ -124,18 +98,9 @@ static void dealloc_pd_first(struct rig *rig)
 
 /* ---- post ----------------------------------------------------------------- */
 
-static void send_in_init(struct rig *rig)
+/* 状态不够就去 send：INIT 时，或 RTR 时（它能收不能发）。*/
+static void send_too_early(struct rig *rig)
 {
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_post(rig);
-}
-
-/* RTR 能收不能发：只做了 RTR 就去 send。*/
-static void send_in_rtr(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	do_step(&rig->a, &s);
 	prepare_send(rig, IBV_WR_SEND, 64);
 	try_post(rig);
 }
@@ -192,78 +157,54 @@ static void too_many_sges(struct rig *rig)
 	try_post(rig);
 }
 
-static void inline_too_long(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_SEND, 4096);
-	rig->send.send_flags |= IBV_SEND_INLINE;
-	try_post(rig);
-}
-
-static void atomic_misaligned(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
-	rig->send.wr.atomic.remote_addr += 4;
-	try_post(rig);
-}
-
-static void atomic_short(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_ATOMIC_FETCH_AND_ADD, 4);
-	try_post(rig);
-}
+WRONG_SEND(inline_too_long, IBV_WR_SEND, 4096,
+	   rig->send.send_flags |= IBV_SEND_INLINE)
+WRONG_SEND(atomic_misaligned, IBV_WR_ATOMIC_FETCH_AND_ADD, 8,
+	   rig->send.wr.atomic.remote_addr += 4)
+WRONG_SEND(atomic_short, IBV_WR_ATOMIC_FETCH_AND_ADD, 4, (void)0)
 
 const struct fault queue_faults[] = {
-	{ "cq-empty", "a CQ of 0 entries", "ibv_create_cq: EINVAL", "cq-empty",
-	  READY_OPEN, cq_empty, NULL },
-	{ "cq-too-large", "a CQ of a million entries", "ibv_create_cq: EINVAL",
-	  "cq-too-large", READY_OPEN, cq_too_large, NULL },
-	{ "cq-vector", "comp_vector is the count, which is one too many",
-	  "ibv_create_cq: EINVAL", "cq-vector", READY_OPEN, cq_vector, NULL },
-	{ "qp-too-deep", "two million send requests", "ibv_create_qp: EINVAL",
-	  "qp-caps", READY_OPEN, qp_too_deep, NULL },
-	{ "qp-too-many-sges", "64 SGEs for each receive",
-	  "ibv_create_qp: EINVAL", "qp-caps", READY_OPEN, qp_too_many_sges,
-	  NULL },
-	{ "qp-inline-too-large", "max_inline_data 1024",
-	  "ibv_create_qp: EINVAL", "qp-caps", READY_OPEN, qp_inline_too_large,
-	  NULL },
-	{ "qp-type-forgotten", "qp_type is left 0", "ibv_create_qp: EINVAL",
-	  "qp-type", READY_OPEN, qp_type_forgotten, NULL },
-	{ "qp-type-unsupported", "a RAW_PACKET QP on rxe",
-	  "ibv_create_qp: EOPNOTSUPP", "qp-type", READY_OPEN, qp_type_raw,
-	  NULL },
-	{ "destroy-cq-in-use", "the CQ is destroyed before its QP",
-	  "ibv_destroy_cq: EBUSY", "still-used", READY_RESET, destroy_cq_first,
-	  NULL },
-	{ "dealloc-pd-in-use", "the PD is given back before its MR",
-	  "ibv_dealloc_pd: EBUSY", "still-used", READY_RESET, dealloc_pd_first,
-	  NULL },
-	{ "post-send-in-init", "a send before RTS", "ibv_post_send: EINVAL",
-	  "send-too-early", READY_INIT, send_in_init, NULL },
-	{ "post-send-in-rtr", "a send in RTR, which only receives",
-	  "ibv_post_send: EINVAL", "send-too-early", READY_INIT, send_in_rtr,
-	  NULL },
-	{ "post-recv-in-reset", "a receive before INIT",
-	  "ibv_post_recv: EINVAL", "recv-too-early", READY_RESET, recv_in_reset,
-	  NULL },
-	{ "recv-queue-full", "more receives than max_recv_wr",
-	  "ibv_post_recv: ENOMEM", "queue-full", READY_INIT, recv_ring_full,
-	  NULL },
-	{ "send-queue-full", "sends are posted faster than they are polled",
-	  "ibv_post_send: ENOMEM", "queue-full", READY_CONNECTED,
-	  send_ring_full, NULL },
-	{ "post-too-many-sges", "8 SGEs on a QP made for 2",
-	  "ibv_post_send: EINVAL", "too-many-sges", READY_CONNECTED,
-	  too_many_sges, NULL },
-	{ "post-inline-too-long", "4096 bytes inline", "ibv_post_send: EINVAL",
-	  "inline-too-long", READY_CONNECTED, inline_too_long, NULL },
-	{ "atomic-misaligned",
-	  "an atomic on an address that is no multiple "
-	  "of 8",
-	  "ibv_post_send: EINVAL", "atomic-misaligned", READY_CONNECTED,
-	  atomic_misaligned, NULL },
-	{ "atomic-short", "an atomic with room for 4 bytes",
-	  "ibv_post_send: EINVAL", "atomic-short", READY_CONNECTED,
-	  atomic_short, NULL },
+	ROW("cq-empty", "a CQ of 0 entries", "ibv_create_cq: EINVAL",
+	    "cq-empty", OPEN, cq_empty),
+	ROW("cq-too-large", "a CQ of a million entries",
+	    "ibv_create_cq: EINVAL", "cq-too-large", OPEN, cq_too_large),
+	ROW("cq-vector", "comp_vector is the count, which is one too many",
+	    "ibv_create_cq: EINVAL", "cq-vector", OPEN, cq_vector),
+	ROW("qp-too-deep", "two million send requests", "ibv_create_qp: EINVAL",
+	    "qp-caps", OPEN, qp_too_deep),
+	ROW("qp-too-many-sges", "64 SGEs for each receive",
+	    "ibv_create_qp: EINVAL", "qp-caps", OPEN, qp_too_many_sges),
+	ROW("qp-inline-too-large", "max_inline_data 1024",
+	    "ibv_create_qp: EINVAL", "qp-caps", OPEN, qp_inline_too_large),
+	ROW("qp-type-forgotten", "qp_type is left 0", "ibv_create_qp: EINVAL",
+	    "qp-type", OPEN, qp_type_forgotten),
+	ROW("qp-type-unsupported", "a RAW_PACKET QP on rxe",
+	    "ibv_create_qp: EOPNOTSUPP", "qp-type", OPEN, qp_type_raw),
+	ROW("destroy-cq-in-use", "the CQ is destroyed before its QP",
+	    "ibv_destroy_cq: EBUSY", "still-used", RESET, destroy_cq_first),
+	ROW("dealloc-pd-in-use", "the PD is given back before its MR",
+	    "ibv_dealloc_pd: EBUSY", "still-used", RESET, dealloc_pd_first),
+	ROW("post-send-in-init", "a send before RTS", "ibv_post_send: EINVAL",
+	    "send-too-early", INIT, send_too_early),
+	ROW("post-send-in-rtr", "a send in RTR, which only receives",
+	    "ibv_post_send: EINVAL", "send-too-early", RTR, send_too_early),
+	ROW("post-recv-in-reset", "a receive before INIT",
+	    "ibv_post_recv: EINVAL", "recv-too-early", RESET, recv_in_reset),
+	ROW("recv-queue-full", "more receives than max_recv_wr",
+	    "ibv_post_recv: ENOMEM", "queue-full", INIT, recv_ring_full),
+	ROW("send-queue-full", "sends are posted faster than they are polled",
+	    "ibv_post_send: ENOMEM", "queue-full", CONNECTED, send_ring_full),
+	ROW("post-too-many-sges", "8 SGEs on a QP made for 2",
+	    "ibv_post_send: EINVAL", "too-many-sges", CONNECTED, too_many_sges),
+	ROW("post-inline-too-long", "4096 bytes inline",
+	    "ibv_post_send: EINVAL", "inline-too-long", CONNECTED,
+	    inline_too_long),
+	ROW("atomic-misaligned",
+	    "an atomic on an address that is no multiple "
+	    "of 8",
+	    "ibv_post_send: EINVAL", "atomic-misaligned", CONNECTED,
+	    atomic_misaligned),
+	ROW("atomic-short", "an atomic with room for 4 bytes",
+	    "ibv_post_send: EINVAL", "atomic-short", CONNECTED, atomic_short),
 	{ 0 },
 };

@@ -184,11 +184,14 @@ void rig_prepare(struct rig *rig, enum ready ready)
 	make_qps(rig, IBV_QPT_RC, false);
 	if (ready == READY_CONNECTED) {
 		connect_ends(rig);
-	} else if (ready == READY_INIT) {
+	} else if (ready >= READY_INIT) {
 		struct step a = step_init(&rig->a), b = step_init(&rig->b);
+		struct step rtr = step_rtr(&rig->a);
 
 		do_step(&rig->a, &a);
 		do_step(&rig->b, &b);
+		if (ready == READY_RTR)
+			do_step(&rig->a, &rtr);
 	}
 }
 

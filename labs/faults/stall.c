@@ -15,14 +15,8 @@
 
 /* ---- 设备被告知永远等 ------------------------------------------------------ */
 
-static void retry_seven(struct rig *rig)
-{
-	rig->a.plan.retry_cnt = 7;
-	rig->a.plan.dest_qp_num += 1000;
-	connect_ends(rig);
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_send(rig);
-}
+WRONG_PLAN(retry_seven, IBV_WR_SEND, 64, rig->a.plan.retry_cnt = 7;
+	   rig->a.plan.dest_qp_num += 1000)
 
 static void timeout_zero(struct rig *rig)
 {
@@ -34,13 +28,7 @@ static void timeout_zero(struct rig *rig)
 	try_send(rig);
 }
 
-static void read_depth_zero(struct rig *rig)
-{
-	rig->a.plan.max_rd_atomic = 0;
-	connect_ends(rig);
-	prepare_send(rig, IBV_WR_RDMA_READ, 64);
-	try_send(rig);
-}
+WRONG_PLAN(read_depth_zero, IBV_WR_RDMA_READ, 64, rig->a.plan.max_rd_atomic = 0)
 
 /* 2^18 × 4.096 µs = 1 s 一次，共 3 次：等 100 ms 当然等不到。*/
 static void long_timeout(struct rig *rig)
@@ -54,13 +42,7 @@ static void long_timeout(struct rig *rig)
 }
 
 /* 规范说一直等；rxe 的重传定时器在 RNR 等待期间也走，于是多半变成 12。*/
-static void rnr_seven(struct rig *rig)
-{
-	rig->a.plan.rnr_retry = 7;
-	connect_ends(rig);
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_send(rig);
-}
+WRONG_PLAN(rnr_seven, IBV_WR_SEND, 64, rig->a.plan.rnr_retry = 7)
 
 /* ---- 本来就不会有 ---------------------------------------------------------- */
 
@@ -231,47 +213,44 @@ static void ud_dgid(struct rig *rig)
 }
 
 const struct fault stall_faults[] = {
-	{ "hang-retry-seven", "a wrong QPN, with retry_cnt 7", "no completion",
-	  "retry-forever", READY_RESET, retry_seven, NULL },
-	{ "hang-timeout-zero", "a wrong PSN, with timeout 0", "no completion",
-	  "timeout-zero", READY_RESET, timeout_zero, NULL },
-	{ "hang-read-depth-zero", "a READ, with max_rd_atomic 0",
-	  "no completion", "rd-atomic-zero", READY_RESET, read_depth_zero,
-	  NULL },
-	{ "hang-long-timeout", "a wrong QPN, and timeout 18 takes 3 s",
-	  "no completion", "still-retrying", READY_RESET, long_timeout, NULL },
-	{ "rnr-retry-seven", "no receive is posted, with rnr_retry 7",
-	  "wc.status 12 |no completion", "no-receive-posted", READY_RESET,
-	  rnr_seven, NULL },
-	{ "hang-unsignaled", "a send without IBV_SEND_SIGNALED",
-	  "no completion", "unsignaled", READY_CONNECTED, unsignaled, NULL },
-	{ "hang-wrong-cq", "the receive CQ is polled for a send",
-	  "no completion", "wrong-cq", READY_CONNECTED, wrong_cq, NULL },
-	{ "hang-sqd", "the QP was left in SQD", "no completion", "sqd-holds",
-	  READY_CONNECTED, held_in_sqd, NULL },
-	{ "hang-recv-in-err", "a receive is posted in ERR",
-	  "no completion|wc.status 5 ", "qp-in-error|WR_FLUSH_ERR",
-	  READY_CONNECTED, recv_in_err, NULL },
-	{ "hang-nobody-sends", "both sides wait for the other", "no completion",
-	  "nothing-came", READY_CONNECTED, nobody_sends, NULL },
-	{ "cq-overrun", "the CQ is smaller than what is outstanding",
-	  "async event .*CQ error", "cq-overrun", READY_OPEN, cq_overrun,
-	  NULL },
-	{ "psn-gap-success",
-	  "a PSN far behind: the SEND succeeds and nothing is received",
-	  "no completion", "psn-differs", READY_RESET, psn_gap, NULL },
-	{ "ud-qkey", "a UD send with a Q_Key that is not the peer's",
-	  "no completion", "qkey-differs", READY_OPEN, ud_qkey, NULL },
-	{ "ud-qpn", "a UD send to a QPN that is not the peer's",
-	  "no completion", "qpn-differs", READY_OPEN, ud_qpn, NULL },
-	{ "ud-too-long", "a UD send of more than one MTU", "no completion",
-	  "ud-too-long", READY_OPEN, ud_long, NULL },
-	{ "ud-no-grh-room", "a UD receive without 40 bytes for the GRH",
-	  "wc.status 2 |no completion", "ud-no-grh-room", READY_OPEN,
-	  ud_no_grh_room, NULL },
-	{ "ud-dgid-ipv4",
-	  "a UD receiver drops what has not its GID as dgid, over IPv4",
-	  "wc.status 0 .*not my GID", "grh-is-ipv4", READY_OPEN, ud_dgid,
-	  NULL },
+	ROW("hang-retry-seven", "a wrong QPN, with retry_cnt 7",
+	    "no completion", "retry-forever", RESET, retry_seven),
+	ROW("hang-timeout-zero", "a wrong PSN, with timeout 0", "no completion",
+	    "timeout-zero", RESET, timeout_zero),
+	ROW("hang-read-depth-zero", "a READ, with max_rd_atomic 0",
+	    "no completion", "rd-atomic-zero", RESET, read_depth_zero),
+	ROW("hang-long-timeout", "a wrong QPN, and timeout 18 takes 3 s",
+	    "no completion", "still-retrying", RESET, long_timeout),
+	ROW("rnr-retry-seven", "no receive is posted, with rnr_retry 7",
+	    "wc.status 12 |no completion", "no-receive-posted", RESET,
+	    rnr_seven),
+	ROW("hang-unsignaled", "a send without IBV_SEND_SIGNALED",
+	    "no completion", "unsignaled", CONNECTED, unsignaled),
+	ROW("hang-wrong-cq", "the receive CQ is polled for a send",
+	    "no completion", "wrong-cq", CONNECTED, wrong_cq),
+	ROW("hang-sqd", "the QP was left in SQD", "no completion", "sqd-holds",
+	    CONNECTED, held_in_sqd),
+	ROW("hang-recv-in-err", "a receive is posted in ERR",
+	    "no completion|wc.status 5 ", "qp-in-error|WR_FLUSH_ERR", CONNECTED,
+	    recv_in_err),
+	ROW("hang-nobody-sends", "both sides wait for the other",
+	    "no completion", "nothing-came", CONNECTED, nobody_sends),
+	ROW("cq-overrun", "the CQ is smaller than what is outstanding",
+	    "async event .*CQ error", "cq-overrun", OPEN, cq_overrun),
+	ROW("psn-gap-success",
+	    "a PSN far behind: the SEND succeeds and nothing is received",
+	    "no completion", "psn-differs", RESET, psn_gap),
+	ROW("ud-qkey", "a UD send with a Q_Key that is not the peer's",
+	    "no completion", "qkey-differs", OPEN, ud_qkey),
+	ROW("ud-qpn", "a UD send to a QPN that is not the peer's",
+	    "no completion", "qpn-differs", OPEN, ud_qpn),
+	ROW("ud-too-long", "a UD send of more than one MTU", "no completion",
+	    "ud-too-long", OPEN, ud_long),
+	ROW("ud-no-grh-room", "a UD receive without 40 bytes for the GRH",
+	    "wc.status 2 |no completion", "ud-no-grh-room", OPEN,
+	    ud_no_grh_room),
+	ROW("ud-dgid-ipv4",
+	    "a UD receiver drops what has not its GID as dgid, over IPv4",
+	    "wc.status 0 .*not my GID", "grh-is-ipv4", OPEN, ud_dgid),
 	{ 0 },
 };
