@@ -98,7 +98,6 @@ void lab_discard_peeked(struct lab_stream *s)
 	s->idle = 0;
 }
 
-// region close
 /*
  * close() 之后内核继续把 socket buffer 里的字节发完（没有设 SO_LINGER 0），但若对端的
  * 程序已经不在，谁也不会知道它们没到。所以“先确认，后关闭”是应用层的责任。
@@ -125,7 +124,6 @@ static int close_comm(void *comm, enum lab_kind kind, const char *call)
 	free(c);
 	return NCCL_SUCCESS;
 }
-// endregion close
 
 int lab_close_send(void *comm)
 {

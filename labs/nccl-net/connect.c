@@ -14,12 +14,12 @@
  */
 #include "net_lab.h"
 
-#include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -222,7 +222,6 @@ static int open_listener(struct listener *l, struct sockaddr_in *addr)
 	return NCCL_SYSTEM_ERROR;
 }
 
-// region listen
 int lab_listen(int api, int dev, void *handle, void **listen_comm)
 {
 	struct lab_device *d = lab_device_get(dev);
@@ -250,13 +249,12 @@ int lab_listen(int api, int dev, void *handle, void **listen_comm)
 	*listen_comm = l;
 	return NCCL_SUCCESS;
 }
-// endregion listen
 
 /* ---- connect -------------------------------------------------------------- */
 
 struct connecting {
-	struct connecting *next; /* in attempts */
-	void *home;		 /* the handle buffer it belongs to */
+	LIST_ENTRY(connecting) next; /* in attempts */
+	void *home;		     /* the handle buffer it belongs to */
 	struct sockaddr_in addr;
 	uint64_t cookie;
 	uint64_t id;
@@ -317,14 +315,13 @@ static int open_sockets(struct connecting *k)
 }
 
 /* 进行中的尝试，按号码找。不同的线程可以同时连接，所以要锁。*/
-static struct connecting *attempts;
+static LIST_HEAD(, connecting) attempts = LIST_HEAD_INITIALIZER(attempts);
 static pthread_mutex_t attempts_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void remember(struct connecting *k)
 {
 	pthread_mutex_lock(&attempts_lock);
-	k->next = attempts;
-	attempts = k;
+	LIST_INSERT_HEAD(&attempts, k, next);
 	pthread_mutex_unlock(&attempts_lock);
 }
 
@@ -333,20 +330,17 @@ static struct connecting *recall(uint64_t id)
 	struct connecting *k;
 
 	pthread_mutex_lock(&attempts_lock);
-	for (k = attempts; k && k->id != id; k = k->next)
-		;
+	LIST_FOREACH(k, &attempts, next)
+		if (k->id == id)
+			break;
 	pthread_mutex_unlock(&attempts_lock);
 	return k;
 }
 
 static void forget(struct connecting *k)
 {
-	struct connecting **at = &attempts;
-
 	pthread_mutex_lock(&attempts_lock);
-	while (*at != k)
-		at = &(*at)->next;
-	*at = k->next;
+	LIST_REMOVE(k, next);
 	pthread_mutex_unlock(&attempts_lock);
 	drop_connecting(k);
 }
@@ -378,7 +372,6 @@ static int begin_connect(int api, const struct handle *h, void *home,
 	return 0;
 }
 
-// region send-hello
 /*
  * 直接 send，不必先 poll：三次握手没完，它给 EAGAIN；连接失败，它给出那个 errno；成功
  * 了，hello 就写出去了。一个系统调用回答三个问题。
@@ -399,7 +392,7 @@ static int send_hello(struct connecting *k, unsigned int i)
 
 	if (n >= 0)
 		k->sent[i] += (size_t)n;
-	else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+	else if (!lab_would_block(errno))
 		return connect_failed(k, errno);
 	return NCCL_SUCCESS;
 }
@@ -427,9 +420,7 @@ static int go_on(struct connecting *k, struct lab_comm **comm)
 	k->opened = 0; /* fd 已归 comm */
 	return NCCL_SUCCESS;
 }
-// endregion send-hello
 
-// region connect
 int lab_connect(int api, int dev, void *handle, void **send_comm)
 {
 	struct connecting *k = NULL;
@@ -463,7 +454,6 @@ int lab_connect(int api, int dev, void *handle, void **send_comm)
 	*send_comm = comm;
 	return rc;
 }
-// endregion connect
 
 /* ---- accept --------------------------------------------------------------- */
 
@@ -525,7 +515,6 @@ static int take_waiting(struct listener *l)
 	return NCCL_SUCCESS;
 }
 
-// region check-hello
 /* 谁都能连到一个端口上：扫描器、走错门的 client、上一个任务留下的进程。*/
 static const char *hello_fault(const struct listener *l,
 			       const struct half_open *h)
@@ -560,7 +549,7 @@ static void read_hello(struct listener *l, struct half_open *h)
 	ssize_t n = recv(h->fd, (char *)&h->hello + h->got,
 			 sizeof(h->hello) - h->got, MSG_DONTWAIT);
 
-	if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+	if (n < 0 && !lab_would_block(errno))
 		fault = strerror(errno);
 	else if (!n)
 		fault = "it closed before its hello was complete";
@@ -571,7 +560,6 @@ static void read_hello(struct listener *l, struct half_open *h)
 	if (fault)
 		drop_half(h, fault);
 }
-// endregion check-hello
 
 /* 一个陌生人只会丢掉自己的 socket；别人的照旧。*/
 static void attend(struct listener *l)
@@ -638,7 +626,6 @@ static struct listener *listener_of(void *p, const char *call)
 	return NULL;
 }
 
-// region accept
 int lab_accept(int api, void *listen_comm, void **recv_comm)
 {
 	struct listener *l = listener_of(listen_comm, "accept");
@@ -665,7 +652,6 @@ int lab_accept(int api, void *listen_comm, void **recv_comm)
 			return make_recv_comm(member, recv_comm);
 	return rc;
 }
-// endregion accept
 
 /* ---- close ---------------------------------------------------------------- */
 

@@ -7,13 +7,14 @@
  * list 得到这些；我们没有 HCA，就从 getifaddrs 和 /sys/class/net 得到。
  *
  * ABI 的函数都没有 context 参数，devices() 与 getProperties() 只带一个下标，所以
- * 设备表不得不是进程级的状态。它只在第一次 init 时写一次，此后只读，不需要锁。
+ * 设备表（与调用者的 logger）不得不是进程级的状态。它只在第一次 init 时写一次，此后只读，不需要锁。
  */
 #include "net_lab.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <net/if.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -29,9 +30,11 @@ struct device_table {
 	struct lab_device device[LAB_MAX_DEVICES];
 };
 
+/* init 给一次，此后只读。*/
+nccl_logger_t lab_logger;
+
 static struct device_table table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-// region ifname
 /*
  * NCCL_SOCKET_IFNAME 的写法沿用 NCCL：“eth,ib”是前缀，“=eth0”是全名，开头的“^”表示
  * 排除。容器里常有 docker0、veth*，它们也 up、也有 IPv4，却通不到别的机器；选错
@@ -62,7 +65,6 @@ static bool name_allowed(const char *rule, const char *name)
 	}
 	return hit != exclude;
 }
-// endregion ifname
 
 /* 驱动不知道速率时（virtio、lo、网线没插）读出 -1，或者干脆读失败。*/
 static int read_speed(const char *name)

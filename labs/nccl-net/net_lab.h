@@ -12,8 +12,7 @@
  *	receive.c	the receiver's progress: credits, frames
  *	comm.c		a connection: made, told from others, closed; what is done
  *			of the frames on its sockets
- *	device.c	network interfaces as devices
- *	log.c		the user's logger
+ *	device.c	network interfaces as devices; the user's logger
  *
  * Each stands on those below it, and on no other.
  *
@@ -41,7 +40,6 @@
 #include "tcpx/nccl_net.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,9 +56,7 @@
 #define LAB_CREDIT_MAGIC 0x4c414243u /* "LABC" */
 #define LAB_FRAME_MAGIC	 0x4c414246u /* "LABF" */
 
-/* ---- log.c ---------------------------------------------------------------
- * The user's logger, given to init; NULL: silence. Lines have no newline.
- */
+/* The user's logger, given to init; NULL: silence. Lines have no newline. */
 extern nccl_logger_t lab_logger;
 
 #ifdef __FILE_NAME__

@@ -18,7 +18,6 @@
 
 #define LAB_EXPORT __attribute__((visibility("default")))
 
-// region init
 static int init(nccl_logger_t log)
 {
 	lab_logger = log;
@@ -27,9 +26,7 @@ static int init(nccl_logger_t log)
 		 LAB_VERSION);
 	return lab_devices_find();
 }
-// endregion init
 
-// region properties
 static int properties_v8(int dev, ncclNetProperties_v8_t *props)
 {
 	struct lab_device *d = lab_device_get(dev);
@@ -52,9 +49,13 @@ static int properties_v8(int dev, ncclNetProperties_v8_t *props)
 	};
 	return NCCL_SUCCESS;
 }
-// endregion properties
 
 /* 旧版本的结构体更短：绝不能整块拷贝，那会写出调用者的缓冲区。*/
+#define FIELDS_OF_V5(p)                                               \
+	.name = p.name, .pciPath = p.pciPath, .guid = p.guid,         \
+	.ptrSupport = p.ptrSupport, .speed = p.speed, .port = p.port, \
+	.latency = p.latency, .maxComms = p.maxComms, .maxRecvs = p.maxRecvs
+
 static int properties_v7(int dev, ncclNetProperties_v7_t *props)
 {
 	ncclNetProperties_v8_t p;
@@ -63,15 +64,7 @@ static int properties_v7(int dev, ncclNetProperties_v7_t *props)
 	if (rc)
 		return rc;
 	*props = (ncclNetProperties_v7_t){
-		.name = p.name,
-		.pciPath = p.pciPath,
-		.guid = p.guid,
-		.ptrSupport = p.ptrSupport,
-		.speed = p.speed,
-		.port = p.port,
-		.latency = p.latency,
-		.maxComms = p.maxComms,
-		.maxRecvs = p.maxRecvs,
+		FIELDS_OF_V5(p),
 		.netDeviceType = p.netDeviceType,
 		.netDeviceVersion = p.netDeviceVersion,
 	};
@@ -85,17 +78,7 @@ static int properties_v5(int dev, ncclNetProperties_v5_t *props)
 
 	if (rc)
 		return rc;
-	*props = (ncclNetProperties_v5_t){
-		.name = p.name,
-		.pciPath = p.pciPath,
-		.guid = p.guid,
-		.ptrSupport = p.ptrSupport,
-		.speed = p.speed,
-		.port = p.port,
-		.latency = p.latency,
-		.maxComms = p.maxComms,
-		.maxRecvs = p.maxRecvs,
-	};
+	*props = (ncclNetProperties_v5_t){ FIELDS_OF_V5(p) };
 	return NCCL_SUCCESS;
 }
 
@@ -110,7 +93,6 @@ static struct lab_comm *any_comm(void *comm)
 	return NULL;
 }
 
-// region reg-mr
 /*
  * 用 RDMA 时，这里是 ibv_reg_mr：钉住内存页，得到 lkey。TCP 由内核拷贝，不需要钉住
  * 任何东西，但仍然给出一个非 NULL 的 mhandle，好让“没注册就发送”这类错误有迹可循。
@@ -140,7 +122,6 @@ static int reg_mr_v8(void *comm, void *data, size_t size, int type,
 	*mhandle = mr;
 	return NCCL_SUCCESS;
 }
-// endregion reg-mr
 
 static int reg_mr_v5(void *comm, void *data, int size, int type, void **mhandle)
 {
@@ -200,162 +181,72 @@ static int irecv_consumed(void *comm, int n, void *request)
 	return NCCL_SUCCESS;
 }
 
-// region wrappers
-static int listen_v5(int dev, void *handle, void **comm)
-{
-	return lab_listen(5, dev, handle, comm);
-}
-
-static int listen_v6(int dev, void *handle, void **comm)
-{
-	return lab_listen(6, dev, handle, comm);
-}
-
-static int listen_v7(int dev, void *handle, void **comm)
-{
-	return lab_listen(7, dev, handle, comm);
-}
-
-static int listen_v8(int dev, void *handle, void **comm)
-{
-	return lab_listen(8, dev, handle, comm);
-}
-
-static int connect_v5(int dev, void *handle, void **comm)
-{
-	return lab_connect(5, dev, handle, comm);
-}
-
-static int connect_v6(int dev, void *handle, void **comm)
-{
-	return lab_connect(6, dev, handle, comm);
-}
-
 /* devHandle 是插件交给 GPU kernel 的描述；NULL 表示“CPU 来搬，没有可交的”。*/
-static int connect_v7(int dev, void *handle, void **comm,
-		      ncclNetDeviceHandle_t **dev_handle)
+static void give_none(ncclNetDeviceHandle_t **dev_handle)
 {
 	if (dev_handle)
 		*dev_handle = NULL;
-	return lab_connect(7, dev, handle, comm);
 }
 
-static int connect_v8(int dev, void *handle, void **comm,
-		      ncclNetDeviceHandle_t **dev_handle)
-{
-	if (dev_handle)
-		*dev_handle = NULL;
-	return lab_connect(8, dev, handle, comm);
-}
+#define NO_HANDLE
+#define DEV_HANDLE , ncclNetDeviceHandle_t **dev_handle
 
-static int accept_v5(void *listen_comm, void **comm)
-{
-	return lab_accept(5, listen_comm, comm);
-}
+#define WRAPPERS(api, HANDLE, before)                                        \
+	static int listen_v##api(int dev, void *handle, void **comm)         \
+	{                                                                    \
+		return lab_listen(api, dev, handle, comm);                   \
+	}                                                                    \
+	static int connect_v##api(int dev, void *handle, void **comm HANDLE) \
+	{                                                                    \
+		before;                                                      \
+		return lab_connect(api, dev, handle, comm);                  \
+	}                                                                    \
+	static int accept_v##api(void *listen_comm, void **comm HANDLE)      \
+	{                                                                    \
+		before;                                                      \
+		return lab_accept(api, listen_comm, comm);                   \
+	}
+WRAPPERS(5, NO_HANDLE, (void)0)
+WRAPPERS(6, NO_HANDLE, (void)0)
+WRAPPERS(7, DEV_HANDLE, give_none(dev_handle))
+WRAPPERS(8, DEV_HANDLE, give_none(dev_handle))
 
-static int accept_v6(void *listen_comm, void **comm)
-{
-	return lab_accept(6, listen_comm, comm);
-}
+/* 各版本都有、写法也一样的成员。*/
+#define COMMON(api)                                                       \
+	.name = "Lab", .init = init, .devices = lab_devices,              \
+	.listen = listen_v##api, .connect = connect_v##api,               \
+	.accept = accept_v##api, .deregMr = dereg_mr, .isend = lab_isend, \
+	.irecv = lab_irecv, .iflush = lab_iflush, .test = lab_test,       \
+	.closeSend = lab_close_send, .closeRecv = lab_close_recv,         \
+	.closeListen = lab_close_listen
 
-static int accept_v7(void *listen_comm, void **comm,
-		     ncclNetDeviceHandle_t **dev_handle)
-{
-	if (dev_handle)
-		*dev_handle = NULL;
-	return lab_accept(7, listen_comm, comm);
-}
-
-static int accept_v8(void *listen_comm, void **comm,
-		     ncclNetDeviceHandle_t **dev_handle)
-{
-	if (dev_handle)
-		*dev_handle = NULL;
-	return lab_accept(8, listen_comm, comm);
-}
-// endregion wrappers
-
-// region tables
 LAB_EXPORT const ncclNet_v5_t ncclNetPlugin_v5 = {
-	.name = "Lab",
-	.init = init,
-	.devices = lab_devices,
+	COMMON(5),
 	.getProperties = properties_v5,
-	.listen = listen_v5,
-	.connect = connect_v5,
-	.accept = accept_v5,
 	.regMr = reg_mr_v5,
-	.deregMr = dereg_mr,
-	.isend = lab_isend,
-	.irecv = lab_irecv,
-	.iflush = lab_iflush,
-	.test = lab_test,
-	.closeSend = lab_close_send,
-	.closeRecv = lab_close_recv,
-	.closeListen = lab_close_listen,
 };
 
 LAB_EXPORT const ncclNet_v6_t ncclNetPlugin_v6 = {
-	.name = "Lab",
-	.init = init,
-	.devices = lab_devices,
+	COMMON(6),
 	.getProperties = properties_v5,
-	.listen = listen_v6,
-	.connect = connect_v6,
-	.accept = accept_v6,
 	.regMr = reg_mr_v5,
 	.regMrDmaBuf = reg_mr_dmabuf,
-	.deregMr = dereg_mr,
-	.isend = lab_isend,
-	.irecv = lab_irecv,
-	.iflush = lab_iflush,
-	.test = lab_test,
-	.closeSend = lab_close_send,
-	.closeRecv = lab_close_recv,
-	.closeListen = lab_close_listen,
 };
 
 LAB_EXPORT const ncclNet_v7_t ncclNetPlugin_v7 = {
-	.name = "Lab",
-	.init = init,
-	.devices = lab_devices,
+	COMMON(7),
 	.getProperties = properties_v7,
-	.listen = listen_v7,
-	.connect = connect_v7,
-	.accept = accept_v7,
 	.regMr = reg_mr_v5,
 	.regMrDmaBuf = reg_mr_dmabuf,
-	.deregMr = dereg_mr,
-	.isend = lab_isend,
-	.irecv = lab_irecv,
-	.iflush = lab_iflush,
-	.test = lab_test,
-	.closeSend = lab_close_send,
-	.closeRecv = lab_close_recv,
-	.closeListen = lab_close_listen,
 	.getDeviceMr = get_device_mr,
 	.irecvConsumed = irecv_consumed,
 };
 
 LAB_EXPORT const ncclNet_v8_t ncclNetPlugin_v8 = {
-	.name = "Lab",
-	.init = init,
-	.devices = lab_devices,
+	COMMON(8),
 	.getProperties = properties_v8,
-	.listen = listen_v8,
-	.connect = connect_v8,
-	.accept = accept_v8,
 	.regMr = reg_mr_v8,
 	.regMrDmaBuf = reg_mr_dmabuf,
-	.deregMr = dereg_mr,
-	.isend = lab_isend,
-	.irecv = lab_irecv,
-	.iflush = lab_iflush,
-	.test = lab_test,
-	.closeSend = lab_close_send,
-	.closeRecv = lab_close_recv,
-	.closeListen = lab_close_listen,
 	.getDeviceMr = get_device_mr,
 	.irecvConsumed = irecv_consumed,
 };
-// endregion tables

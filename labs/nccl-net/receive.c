@@ -62,7 +62,6 @@ int lab_announce(struct lab_comm *c, const struct lab_request *r)
 
 /* ---- 接收方：frame 进来 --------------------------------------------------- */
 
-// region open-frame
 /* 这个 frame 错在哪里；NULL：没有错。一切检查都在算地址之前。*/
 static const char *frame_fault(struct lab_comm *c, const struct lab_frame *f)
 {
@@ -123,7 +122,6 @@ static int open_frame(struct lab_comm *c, struct lab_stream *s,
 		lab_frame_done(c, s); /* 空消息：头就是全部 */
 	return 0;
 }
-// endregion open-frame
 
 static void account_received(struct lab_comm *c, struct lab_stream *s, size_t n)
 {
@@ -177,7 +175,6 @@ static int stream_ended(struct lab_comm *c, struct lab_stream *s)
 			"message");
 }
 
-// region pull-stream
 /*
  * 一次系统调用收两处：当前 payload 剩下的部分直接进用户内存，再多的进 stash。大消息
  * 因此没有中间拷贝；小消息的头和 payload 一起进 stash，也只要一次。没有 payload 在收
@@ -228,9 +225,7 @@ static int pull_stream(struct lab_comm *c, struct lab_stream *s)
 			return rc;
 	}
 }
-// endregion pull-stream
 
-// region peek-stream
 /*
  * 两个 frame 之间，只偷看（MSG_PEEK），看过的留在内核里，攒够了再一起丢掉。
  *
@@ -270,7 +265,6 @@ static int peek_stream(struct lab_comm *c, struct lab_stream *s)
 		lab_discard_peeked(s);
 	return rc;
 }
-// endregion peek-stream
 
 static int receive_on(struct lab_comm *c, struct lab_stream *s)
 {

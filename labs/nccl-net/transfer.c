@@ -35,7 +35,6 @@
 
 /* ---- 发送方：credit 进来 -------------------------------------------------- */
 
-// region take-credit
 /* in[] 里第一个完整的 credit 占多少字节；0：还不完整。*/
 static size_t credit_length(struct lab_comm *c, const char *at, size_t size)
 {
@@ -84,7 +83,6 @@ static int take_credit(struct lab_comm *c, const char *at, size_t size)
 	c->tx.next_group++;
 	return 0;
 }
-// endregion take-credit
 
 static int read_credits(struct lab_comm *c)
 {
@@ -155,7 +153,6 @@ static uint32_t chunk_size(const struct lab_comm *c, uint32_t total)
 	return (share / CHUNK_MIN + 1) * CHUNK_MIN;
 }
 
-// region next-frame
 /*
  * 空闲的 socket 来领下一片，总是领最早那条消息的：前面的不走完，后面的先到也没用，
  * NCCL 只等最老的那个 request。
@@ -187,7 +184,6 @@ static bool next_frame(struct lab_comm *c, struct lab_stream *s)
 		c->tx.unsent++;
 	return true;
 }
-// endregion next-frame
 
 /* 头和 payload 用一次 sendmsg：分两次写，小消息的延迟就多一次系统调用。*/
 static ssize_t send_some(struct lab_stream *s)
@@ -355,7 +351,6 @@ static bool recv_args_fit(const struct lab_comm *c, int n, void **data,
 	return true;
 }
 
-// region irecv
 int lab_irecv(void *comm, int n, void **data, int *sizes, int *tags,
 	      void **mhandles, void **request)
 {
@@ -381,9 +376,7 @@ int lab_irecv(void *comm, int n, void **data, int *sizes, int *tags,
 		*request = r;
 	return rc;
 }
-// endregion irecv
 
-// region test
 /*
  * NCCL 没有后台线程替我们收发：它的 proxy 线程不停地 test，test 就是“进度”本身。所以
  * 每次 test 推进整个 comm，而不只是被问到的那个 request——否则对端等着我们的另一个
@@ -414,7 +407,6 @@ int lab_test(void *request, int *done, int *sizes)
 	*done = 1;
 	return 0;
 }
-// endregion test
 
 /*
  * GPUDirect RDMA 才需要 flush：网卡写 GPU 内存走的是另一条 PCIe 路，CPU 看到完成时数据
