@@ -24,6 +24,15 @@ static const char *device_of(const struct ibv_context *context)
 	return context && context->device ? context->device->name : "?";
 }
 
+/* Takes the lock. */
+static void add_object(struct event *e, enum object_kind kind,
+		       const void *pointer, struct ibv_context *context)
+{
+	writer_lock();
+	object_add(kind, pointer, context);
+	line_add_object(&e->line, kind, pointer);
+}
+
 /* ---- device --------------------------------------------------------------- */
 
 EXPORTED struct ibv_device **ibv_get_device_list(int *num_devices)
@@ -112,10 +121,7 @@ EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
 	struct ibv_context *context;
 	struct event e;
 
-	if (!event_begin(&e, "open_device"))
-		return real(device);
-	context = real(device);
-	event_made(&e, context);
+	RECORD_MADE(&e, "open_device", context, real(device));
 	if (e.err)
 		event_explain(&e, explain_open_device(e.err),
 			      "ibv_open_device(%s)", device->name);
@@ -129,10 +135,7 @@ EXPORTED struct ibv_context *ibv_import_device(int cmd_fd)
 	struct ibv_context *context;
 	struct event e;
 
-	if (!event_begin(&e, "import_device"))
-		return real(cmd_fd);
-	context = real(cmd_fd);
-	event_made(&e, context);
+	RECORD_MADE(&e, "import_device", context, real(cmd_fd));
 	if (e.err)
 		event_explain(&e, unknown, "ibv_import_device(fd %d)", cmd_fd);
 	record_device(&e, context, device_of(context));
@@ -265,16 +268,11 @@ EXPORTED struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	struct event e;
 
 	notice(context);
-	if (!event_begin(&e, "alloc_pd"))
-		return real(context);
-	pd = real(context);
-	event_made(&e, pd);
+	RECORD_MADE(&e, "alloc_pd", pd, real(context));
 	if (e.err)
 		event_explain(&e, unknown, "ibv_alloc_pd(%s)",
 			      device_of(context));
-	writer_lock();
-	object_add(OBJECT_PD, pd, context);
-	line_add_object(&e.line, OBJECT_PD, pd);
+	add_object(&e, OBJECT_PD, pd, context);
 	line_add_object(&e.line, OBJECT_CONTEXT, context);
 	event_end(&e);
 	return pd;
@@ -289,16 +287,11 @@ ibv_create_comp_channel(struct ibv_context *context)
 	struct ibv_comp_channel *channel;
 	struct event e;
 
-	if (!event_begin(&e, "create_comp_channel"))
-		return real(context);
-	channel = real(context);
-	event_made(&e, channel);
+	RECORD_MADE(&e, "create_comp_channel", channel, real(context));
 	if (e.err)
 		event_explain(&e, unknown, "ibv_create_comp_channel(%s)",
 			      device_of(context));
-	writer_lock();
-	object_add(OBJECT_CHANNEL, channel, context);
-	line_add_object(&e.line, OBJECT_CHANNEL, channel);
+	add_object(&e, OBJECT_CHANNEL, channel, context);
 	event_end(&e);
 	return channel;
 }
@@ -313,10 +306,8 @@ EXPORTED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
 	struct event e;
 
 	notice(context);
-	if (!event_begin(&e, "create_cq"))
-		return real(context, cqe, cq_context, channel, comp_vector);
-	cq = real(context, cqe, cq_context, channel, comp_vector);
-	event_made(&e, cq);
+	RECORD_MADE(&e, "create_cq", cq,
+		    real(context, cqe, cq_context, channel, comp_vector));
 	if (e.err)
 		event_explain(&e,
 			      explain_create_cq_call(context, cqe, comp_vector,
@@ -333,10 +324,7 @@ EXPORTED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	struct event e;
 	int err;
 
-	if (!event_begin(&e, "resize_cq"))
-		return real(cq, cqe);
-	err = real(cq, cqe);
-	event_returned(&e, err);
+	RECORD_ERR(&e, "resize_cq", err, real(cq, cqe));
 	if (err)
 		event_explain(&e, unknown, "ibv_resize_cq(%d)", cqe);
 	writer_lock();
@@ -385,10 +373,7 @@ EXPORTED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 	struct ibv_srq *srq;
 	struct event e;
 
-	if (!event_begin(&e, "create_srq"))
-		return real(pd, init);
-	srq = real(pd, init);
-	event_made(&e, srq);
+	RECORD_MADE(&e, "create_srq", srq, real(pd, init));
 	if (e.err)
 		event_explain(&e, unknown,
 			      "ibv_create_srq(max_wr %u, max_sge %u)",
@@ -404,10 +389,7 @@ EXPORTED int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr,
 	struct event e;
 	int err;
 
-	if (!event_begin(&e, "modify_srq"))
-		return real(srq, attr, mask);
-	err = real(srq, attr, mask);
-	event_returned(&e, err);
+	RECORD_ERR(&e, "modify_srq", err, real(srq, attr, mask));
 	if (err)
 		event_explain(&e, unknown,
 			      "ibv_modify_srq(max_wr %u, limit %u, mask 0x%x)",
@@ -433,10 +415,7 @@ EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 	struct ibv_ah *ah;
 	struct event e;
 
-	if (!event_begin(&e, "create_ah"))
-		return real(pd, attr);
-	ah = real(pd, attr);
-	event_made(&e, ah);
+	RECORD_MADE(&e, "create_ah", ah, real(pd, attr));
 	gid_text(gid, attr->grh.dgid.raw);
 	LINE_NUMBER(&e.line, "is_global", attr->is_global);
 	LINE_NUMBER(&e.line, "sgid_index", attr->grh.sgid_index);
@@ -448,9 +427,7 @@ EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 			      "%u, to %s)",
 			      attr->port_num, attr->is_global,
 			      attr->grh.sgid_index, gid);
-	writer_lock();
-	object_add(OBJECT_AH, ah, pd->context);
-	line_add_object(&e.line, OBJECT_AH, ah);
+	add_object(&e, OBJECT_AH, ah, pd->context);
 	event_end(&e);
 	return ah;
 }

@@ -85,32 +85,30 @@ static void *next_function(const char *name)
 	return found;
 }
 
+/* @real: 找到过就记着。*/
+static void *real_function(const char *name, void *_Atomic *real)
+{
+	void *now = atomic_load_explicit(real, memory_order_relaxed);
+
+	if (!now) {
+		now = next_function(name);
+		atomic_store_explicit(real, now, memory_order_relaxed);
+	}
+	return now;
+}
+
 static dlsym_fn real_dlsym(void)
 {
 	static void *_Atomic real;
-	void *now = atomic_load_explicit(&real, memory_order_relaxed);
-	dlsym_fn call;
 
-	if (!now) {
-		now = next_function("dlsym");
-		atomic_store_explicit(&real, now, memory_order_relaxed);
-	}
-	memcpy(&call, &now, sizeof(call));
-	return call;
+	return (dlsym_fn)real_function("dlsym", &real);
 }
 
 static dlvsym_fn real_dlvsym(void)
 {
 	static void *_Atomic real;
-	void *now = atomic_load_explicit(&real, memory_order_relaxed);
-	dlvsym_fn call;
 
-	if (!now) {
-		now = next_function("dlvsym");
-		atomic_store_explicit(&real, now, memory_order_relaxed);
-	}
-	memcpy(&call, &now, sizeof(call));
-	return call;
+	return (dlvsym_fn)real_function("dlvsym", &real);
 }
 
 /* ---- 我们包着的那一个 ------------------------------------------------------ */

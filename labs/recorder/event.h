@@ -4,10 +4,7 @@
  * is found.
  *
  *	REAL(ibv_alloc_pd, "IBVERBS_1.1", NULL);	finds `real`
- *	if (!event_begin(&e, "alloc_pd"))		not to be recorded
- *		return real(context);
- *	pd = real(context);
- *	event_made(&e, pd);				errno if it is NULL
+ *	RECORD_MADE(&e, "alloc_pd", pd, real(context));
  *	if (e.err)
  *		event_explain(&e, explain..., "ibv_alloc_pd()");
  *	writer_lock();
@@ -72,6 +69,22 @@ void *real_symbol(const char *name, const char *version);
 		if (!found)                                                \
 			return failure;                                    \
 	} while (0)
+
+/*
+ * @result = @call, between event_begin() and event_made() (an error number:
+ * event_returned()). Returns what @call returns if it is not to be recorded.
+ */
+#define RECORD(event, name, result, call, returned) \
+	do {                                        \
+		if (!event_begin(event, name))      \
+			return call;                \
+		result = call;                      \
+		returned(event, result);            \
+	} while (0)
+#define RECORD_MADE(event, name, result, call) \
+	RECORD(event, name, result, call, event_made)
+#define RECORD_ERR(event, name, result, call) \
+	RECORD(event, name, result, call, event_returned)
 
 /* The interposed name comes out of the library in spite of its visibility. */
 #define EXPORTED __attribute__((visibility("default")))

@@ -16,7 +16,6 @@
 #include "why.h"
 #include "writer.h"
 
-#include <errno.h>
 #include <sys/mman.h>
 
 #define BUCKETS 256u
@@ -111,28 +110,16 @@ static void record_current(const struct hook *h, struct ibv_cq_ex *cq)
 				  cq->status);
 }
 
-static void nothing_there(const struct ibv_cq_ex *cq)
-{
-	struct ring *ring = ring_mine();
-
-	if (!ring)
-		return;
-	atomic_store_explicit(&ring->polled, cq, memory_order_relaxed);
-	atomic_store_explicit(
-		&ring->polls,
-		atomic_load_explicit(&ring->polls, memory_order_relaxed) + 1,
-		memory_order_relaxed);
-}
-
 static int traced_start_poll(struct ibv_cq_ex *cq,
 			     struct ibv_poll_cq_attr *attr)
 {
 	const struct hook *h = find(cq);
 	int rc = h->cq.start_poll(cq, attr);
+	struct ring *ring = ring_mine();
 
-	if (rc)
-		nothing_there(cq);
-	else
+	if (ring && rc)
+		ring_polled(ring, cq, true);
+	else if (ring)
 		record_current(h, cq);
 	return rc;
 }
@@ -208,73 +195,44 @@ static struct record *current(struct hook *h)
 	return &h->pending[h->count ? h->count - 1 : 0];
 }
 
-static void traced_cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr,
-			   uint64_t compare, uint64_t swap)
-{
-	next_wr(qp, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, addr)
-		->qp.wr_atomic_cmp_swp(qp, rkey, addr, compare, swap);
-}
+/* 名字、参数、opcode、rkey 与对端地址（没有的是 0），以及原样交给驱动的实参。*/
+#define TRACED(name, PARAMS, opcode, rkey, addr, ...)    \
+	static void traced_##name PARAMS                 \
+	{                                                \
+		next_wr(qp, IBV_WR_##opcode, rkey, addr) \
+			->qp.name(__VA_ARGS__);          \
+	}
+TRACED(wr_atomic_cmp_swp,
+       (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr, uint64_t compare,
+	uint64_t swap),
+       ATOMIC_CMP_AND_SWP, rkey, addr, qp, rkey, addr, compare, swap)
+TRACED(wr_atomic_fetch_add,
+       (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr, uint64_t value),
+       ATOMIC_FETCH_AND_ADD, rkey, addr, qp, rkey, addr, value)
+TRACED(wr_bind_mw,
+       (struct ibv_qp_ex * qp, struct ibv_mw *mw, uint32_t rkey,
+	const struct ibv_mw_bind_info *info),
+       BIND_MW, rkey, 0, qp, mw, rkey, info)
+TRACED(wr_local_inv, (struct ibv_qp_ex * qp, uint32_t rkey), LOCAL_INV, rkey, 0,
+       qp, rkey)
+TRACED(wr_rdma_read, (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr),
+       RDMA_READ, rkey, addr, qp, rkey, addr)
+TRACED(wr_rdma_write, (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr),
+       RDMA_WRITE, rkey, addr, qp, rkey, addr)
+TRACED(wr_rdma_write_imm,
+       (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr, __be32 imm),
+       RDMA_WRITE_WITH_IMM, rkey, addr, qp, rkey, addr, imm)
+TRACED(wr_send, (struct ibv_qp_ex * qp), SEND, 0, 0, qp)
+TRACED(wr_send_imm, (struct ibv_qp_ex * qp, __be32 imm), SEND_WITH_IMM, 0, 0,
+       qp, imm)
+TRACED(wr_send_inv, (struct ibv_qp_ex * qp, uint32_t rkey), SEND_WITH_INV, rkey,
+       0, qp, rkey)
+TRACED(wr_send_tso,
+       (struct ibv_qp_ex * qp, void *header, uint16_t size, uint16_t mss), TSO,
+       0, 0, qp, header, size, mss)
 
-static void traced_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr,
-			     uint64_t value)
-{
-	next_wr(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, addr)
-		->qp.wr_atomic_fetch_add(qp, rkey, addr, value);
-}
-
-static void traced_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw,
-			   uint32_t rkey, const struct ibv_mw_bind_info *info)
-{
-	next_wr(qp, IBV_WR_BIND_MW, rkey, 0)->qp.wr_bind_mw(qp, mw, rkey, info);
-}
-
-static void traced_local_inv(struct ibv_qp_ex *qp, uint32_t rkey)
-{
-	next_wr(qp, IBV_WR_LOCAL_INV, rkey, 0)->qp.wr_local_inv(qp, rkey);
-}
-
-static void traced_read(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr)
-{
-	next_wr(qp, IBV_WR_RDMA_READ, rkey, addr)
-		->qp.wr_rdma_read(qp, rkey, addr);
-}
-
-static void traced_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr)
-{
-	next_wr(qp, IBV_WR_RDMA_WRITE, rkey, addr)
-		->qp.wr_rdma_write(qp, rkey, addr);
-}
-
-static void traced_write_imm(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr,
-			     __be32 imm)
-{
-	next_wr(qp, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, addr)
-		->qp.wr_rdma_write_imm(qp, rkey, addr, imm);
-}
-
-static void traced_send(struct ibv_qp_ex *qp)
-{
-	next_wr(qp, IBV_WR_SEND, 0, 0)->qp.wr_send(qp);
-}
-
-static void traced_send_imm(struct ibv_qp_ex *qp, __be32 imm)
-{
-	next_wr(qp, IBV_WR_SEND_WITH_IMM, 0, 0)->qp.wr_send_imm(qp, imm);
-}
-
-static void traced_send_inv(struct ibv_qp_ex *qp, uint32_t rkey)
-{
-	next_wr(qp, IBV_WR_SEND_WITH_INV, rkey, 0)->qp.wr_send_inv(qp, rkey);
-}
-
-static void traced_send_tso(struct ibv_qp_ex *qp, void *header, uint16_t size,
-			    uint16_t mss)
-{
-	next_wr(qp, IBV_WR_TSO, 0, 0)->qp.wr_send_tso(qp, header, size, mss);
-}
-
-static void traced_set_ud(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn,
-			  uint32_t qkey)
+static void traced_wr_set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah,
+				  uint32_t qpn, uint32_t qkey)
 {
 	struct hook *h = find(qp);
 
@@ -283,60 +241,65 @@ static void traced_set_ud(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn,
 	h->qp.wr_set_ud_addr(qp, ah, qpn, qkey);
 }
 
-static void traced_set_inline(struct ibv_qp_ex *qp, void *addr, size_t length)
-{
-	struct hook *h = find(qp);
-
-	current(h)->addr = (uintptr_t)addr;
-	current(h)->length = (uint32_t)length;
-	current(h)->num_sge = 1;
-	current(h)->flags |= IBV_SEND_INLINE;
-	h->qp.wr_set_inline_data(qp, addr, length);
-}
-
-static void traced_set_inline_list(struct ibv_qp_ex *qp, size_t count,
-				   const struct ibv_data_buf *list)
-{
-	struct hook *h = find(qp);
-	size_t bytes = 0;
-
-	for (size_t i = 0; i < count; i++)
-		bytes += list[i].length;
-	current(h)->addr = count ? (uintptr_t)list[0].addr : 0;
-	current(h)->length = (uint32_t)bytes;
-	current(h)->num_sge = (uint8_t)count;
-	current(h)->flags |= IBV_SEND_INLINE;
-	h->qp.wr_set_inline_data_list(qp, count, list);
-}
-
-static void traced_set_sge(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr,
-			   uint32_t length)
+static struct hook *set_sges(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr,
+			     size_t bytes, size_t count)
 {
 	struct hook *h = find(qp);
 
 	current(h)->addr = addr;
 	current(h)->qpn = lkey;
-	current(h)->length = length;
-	current(h)->num_sge = 1;
-	h->qp.wr_set_sge(qp, lkey, addr, length);
+	current(h)->length = (uint32_t)bytes;
+	current(h)->num_sge = (uint8_t)count;
+	return h;
 }
 
-static void traced_set_sge_list(struct ibv_qp_ex *qp, size_t count,
-				const struct ibv_sge *list)
+static struct hook *set_inline(struct ibv_qp_ex *qp, uint64_t addr,
+			       size_t bytes, size_t count)
 {
-	struct hook *h = find(qp);
-	uint32_t bytes = 0;
+	struct hook *h = set_sges(qp, 0, addr, bytes, count);
+
+	current(h)->flags |= IBV_SEND_INLINE;
+	return h;
+}
+
+static void traced_wr_set_inline_data(struct ibv_qp_ex *qp, void *addr,
+				      size_t length)
+{
+	set_inline(qp, (uintptr_t)addr, length, 1)
+		->qp.wr_set_inline_data(qp, addr, length);
+}
+
+static void traced_wr_set_inline_data_list(struct ibv_qp_ex *qp, size_t count,
+					   const struct ibv_data_buf *list)
+{
+	size_t bytes = 0;
 
 	for (size_t i = 0; i < count; i++)
 		bytes += list[i].length;
-	current(h)->addr = count ? list[0].addr : 0;
-	current(h)->qpn = count ? list[0].lkey : 0;
-	current(h)->length = bytes;
-	current(h)->num_sge = (uint8_t)count;
-	h->qp.wr_set_sge_list(qp, count, list);
+	set_inline(qp, count ? (uintptr_t)list[0].addr : 0, bytes, count)
+		->qp.wr_set_inline_data_list(qp, count, list);
 }
 
-static void traced_start(struct ibv_qp_ex *qp)
+static void traced_wr_set_sge(struct ibv_qp_ex *qp, uint32_t lkey,
+			      uint64_t addr, uint32_t length)
+{
+	set_sges(qp, lkey, addr, length, 1)
+		->qp.wr_set_sge(qp, lkey, addr, length);
+}
+
+static void traced_wr_set_sge_list(struct ibv_qp_ex *qp, size_t count,
+				   const struct ibv_sge *list)
+{
+	const struct ibv_sge first = count ? list[0] : (struct ibv_sge){ 0 };
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < count; i++)
+		bytes += list[i].length;
+	set_sges(qp, first.lkey, first.addr, bytes, count)
+		->qp.wr_set_sge_list(qp, count, list);
+}
+
+static void traced_wr_start(struct ibv_qp_ex *qp)
 {
 	struct hook *h = find(qp);
 
@@ -345,7 +308,7 @@ static void traced_start(struct ibv_qp_ex *qp)
 }
 
 /* 到这里 WR 才真的交给网卡；失败则这一批一个也没有交出去。*/
-static int traced_complete(struct ibv_qp_ex *qp)
+static int traced_wr_complete(struct ibv_qp_ex *qp)
 {
 	struct hook *h = find(qp);
 	unsigned int count = h->count;
@@ -361,7 +324,7 @@ static int traced_complete(struct ibv_qp_ex *qp)
 	return rc;
 }
 
-static void traced_abort(struct ibv_qp_ex *qp)
+static void traced_wr_abort(struct ibv_qp_ex *qp)
 {
 	struct hook *h = find(qp);
 
@@ -371,30 +334,26 @@ static void traced_abort(struct ibv_qp_ex *qp)
 
 static void swap_wr(struct ibv_qp_ex *qp)
 {
-#define SWAP(member, traced)                 \
-	do {                                 \
-		if (qp->member)              \
-			qp->member = traced; \
-	} while (0)
-	SWAP(wr_atomic_cmp_swp, traced_cmp_swp);
-	SWAP(wr_atomic_fetch_add, traced_fetch_add);
-	SWAP(wr_bind_mw, traced_bind_mw);
-	SWAP(wr_local_inv, traced_local_inv);
-	SWAP(wr_rdma_read, traced_read);
-	SWAP(wr_rdma_write, traced_write);
-	SWAP(wr_rdma_write_imm, traced_write_imm);
-	SWAP(wr_send, traced_send);
-	SWAP(wr_send_imm, traced_send_imm);
-	SWAP(wr_send_inv, traced_send_inv);
-	SWAP(wr_send_tso, traced_send_tso);
-	SWAP(wr_set_ud_addr, traced_set_ud);
-	SWAP(wr_set_inline_data, traced_set_inline);
-	SWAP(wr_set_inline_data_list, traced_set_inline_list);
-	SWAP(wr_set_sge, traced_set_sge);
-	SWAP(wr_set_sge_list, traced_set_sge_list);
-	SWAP(wr_start, traced_start);
-	SWAP(wr_complete, traced_complete);
-	SWAP(wr_abort, traced_abort);
+#define SWAP(member) qp->member = qp->member ? traced_##member : NULL
+	SWAP(wr_atomic_cmp_swp);
+	SWAP(wr_atomic_fetch_add);
+	SWAP(wr_bind_mw);
+	SWAP(wr_local_inv);
+	SWAP(wr_rdma_read);
+	SWAP(wr_rdma_write);
+	SWAP(wr_rdma_write_imm);
+	SWAP(wr_send);
+	SWAP(wr_send_imm);
+	SWAP(wr_send_inv);
+	SWAP(wr_send_tso);
+	SWAP(wr_set_ud_addr);
+	SWAP(wr_set_inline_data);
+	SWAP(wr_set_inline_data_list);
+	SWAP(wr_set_sge);
+	SWAP(wr_set_sge_list);
+	SWAP(wr_start);
+	SWAP(wr_complete);
+	SWAP(wr_abort);
 #undef SWAP
 }
 
@@ -474,10 +433,7 @@ static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
 	struct ibv_qp *qp;
 	struct event e;
 
-	if (!event_begin(&e, "create_qp"))
-		return x->create_qp_ex(context, init);
-	qp = x->create_qp_ex(context, init);
-	event_made(&e, qp);
+	RECORD_MADE(&e, "create_qp", qp, x->create_qp_ex(context, init));
 	if (e.err)
 		event_explain(&e,
 			      pd ? explain_create_qp_call(pd, &asked, e.err)
@@ -501,10 +457,7 @@ static struct ibv_cq_ex *traced_create_cq_ex(struct ibv_context *context,
 	struct ibv_cq_ex *cq;
 	struct event e;
 
-	if (!event_begin(&e, "create_cq"))
-		return x->create_cq_ex(context, init);
-	cq = x->create_cq_ex(context, init);
-	event_made(&e, cq);
+	RECORD_MADE(&e, "create_cq", cq, x->create_cq_ex(context, init));
 	if (e.err)
 		event_explain(
 			&e,
@@ -525,10 +478,7 @@ static struct ibv_srq *traced_create_srq_ex(struct ibv_context *context,
 	struct ibv_srq *srq;
 	struct event e;
 
-	if (!event_begin(&e, "create_srq"))
-		return x->create_srq_ex(context, init);
-	srq = x->create_srq_ex(context, init);
-	event_made(&e, srq);
+	RECORD_MADE(&e, "create_srq", srq, x->create_srq_ex(context, init));
 	if (e.err)
 		event_explain(&e, (struct explanation){ 0 },
 			      "ibv_create_srq_ex(%s, max_wr %u, max_sge %u)",
@@ -538,17 +488,15 @@ static struct ibv_srq *traced_create_srq_ex(struct ibv_context *context,
 	return srq;
 }
 
-static int traced_rate_limit(struct ibv_qp *qp,
-			     struct ibv_qp_rate_limit_attr *attr)
+static int traced_modify_qp_rate_limit(struct ibv_qp *qp,
+				       struct ibv_qp_rate_limit_attr *attr)
 {
 	struct extended *x = extended_of(qp->context);
 	struct event e;
 	int err;
 
-	if (!event_begin(&e, "modify_qp_rate_limit"))
-		return x->modify_qp_rate_limit(qp, attr);
-	err = x->modify_qp_rate_limit(qp, attr);
-	event_returned(&e, err);
+	RECORD_ERR(&e, "modify_qp_rate_limit", err,
+		   x->modify_qp_rate_limit(qp, attr));
 	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
 	LINE_NUMBER(&e.line, "rate_limit", attr->rate_limit);
 	if (err)
@@ -573,22 +521,18 @@ void hook_context(struct ibv_context *context)
 	if (!hook_ops(context) || !x)
 		return;
 	atomic_store(&x->context, context);
-	if (HAS(vctx, create_qp_ex)) {
-		x->create_qp_ex = vctx->create_qp_ex;
-		vctx->create_qp_ex = traced_create_qp_ex;
-	}
-	if (HAS(vctx, create_cq_ex)) {
-		x->create_cq_ex = vctx->create_cq_ex;
-		vctx->create_cq_ex = traced_create_cq_ex;
-	}
-	if (HAS(vctx, create_srq_ex)) {
-		x->create_srq_ex = vctx->create_srq_ex;
-		vctx->create_srq_ex = traced_create_srq_ex;
-	}
-	if (HAS(vctx, modify_qp_rate_limit)) {
-		x->modify_qp_rate_limit = vctx->modify_qp_rate_limit;
-		vctx->modify_qp_rate_limit = traced_rate_limit;
-	}
+#define TAKE(op)                                \
+	do {                                    \
+		if (HAS(vctx, op)) {            \
+			x->op = vctx->op;       \
+			vctx->op = traced_##op; \
+		}                               \
+	} while (0)
+	TAKE(create_qp_ex);
+	TAKE(create_cq_ex);
+	TAKE(create_srq_ex);
+	TAKE(modify_qp_rate_limit);
+#undef TAKE
 }
 
 void unhook_context(struct ibv_context *context)

@@ -127,15 +127,9 @@ static int traced_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 
 	if (!ring)
 		return n;
-	atomic_store_explicit(&ring->polled, cq, memory_order_relaxed);
-	if (n <= 0) {
-		uint64_t polls = atomic_load_explicit(&ring->polls,
-						      memory_order_relaxed);
-
-		atomic_store_explicit(&ring->polls, polls + 1,
-				      memory_order_relaxed);
+	ring_polled(ring, cq, n <= 0);
+	if (n <= 0)
 		return n;
-	}
 	stamp = ring_stamp();
 	for (int i = 0; i < n; i++)
 		record_completion(ring, stamp, cq, &wc[i]);

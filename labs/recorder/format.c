@@ -19,6 +19,9 @@ struct flag_name {
 	const char *name;
 };
 
+// clang-format off
+#define FLAG(kind, name) { IBV_##kind##_##name, #name }
+// clang-format on
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static const char *name_in(const char *const *names, size_t count,
@@ -49,22 +52,16 @@ static const char *flags_in(const struct flag_name *names, size_t count,
 
 const char *wc_opcode_name(unsigned int opcode)
 {
+#define WC(opcode) [IBV_WC_##opcode] = #opcode
 	static const char *const names[] = {
-		[IBV_WC_SEND] = "SEND",
-		[IBV_WC_RDMA_WRITE] = "RDMA_WRITE",
-		[IBV_WC_RDMA_READ] = "RDMA_READ",
-		[IBV_WC_COMP_SWAP] = "COMP_SWAP",
-		[IBV_WC_FETCH_ADD] = "FETCH_ADD",
-		[IBV_WC_BIND_MW] = "BIND_MW",
-		[IBV_WC_LOCAL_INV] = "LOCAL_INV",
-		[IBV_WC_TSO] = "TSO",
-		[IBV_WC_RECV] = "RECV",
-		[IBV_WC_RECV_RDMA_WITH_IMM] = "RECV_RDMA_WITH_IMM",
-		[IBV_WC_TM_ADD] = "TM_ADD",
-		[IBV_WC_TM_DEL] = "TM_DEL",
-		[IBV_WC_TM_SYNC] = "TM_SYNC",
-		[IBV_WC_TM_RECV] = "TM_RECV",
-		[IBV_WC_TM_NO_TAG] = "TM_NO_TAG",
+		WC(SEND),      WC(RDMA_WRITE),
+		WC(RDMA_READ), WC(COMP_SWAP),
+		WC(FETCH_ADD), WC(BIND_MW),
+		WC(LOCAL_INV), WC(TSO),
+		WC(RECV),      WC(RECV_RDMA_WITH_IMM),
+		WC(TM_ADD),    WC(TM_DEL),
+		WC(TM_SYNC),   WC(TM_RECV),
+		WC(TM_NO_TAG),
 	};
 
 	return name_in(names, COUNT(names), opcode);
@@ -79,27 +76,28 @@ const char *wc_status_name(unsigned int status)
 
 const char *async_event_name(unsigned int type)
 {
+#define EVENT(type) [IBV_EVENT_##type] = #type
 	static const char *const names[] = {
-		[IBV_EVENT_CQ_ERR] = "CQ_ERR",
-		[IBV_EVENT_QP_FATAL] = "QP_FATAL",
-		[IBV_EVENT_QP_REQ_ERR] = "QP_REQ_ERR",
-		[IBV_EVENT_QP_ACCESS_ERR] = "QP_ACCESS_ERR",
-		[IBV_EVENT_COMM_EST] = "COMM_EST",
-		[IBV_EVENT_SQ_DRAINED] = "SQ_DRAINED",
-		[IBV_EVENT_PATH_MIG] = "PATH_MIG",
-		[IBV_EVENT_PATH_MIG_ERR] = "PATH_MIG_ERR",
-		[IBV_EVENT_DEVICE_FATAL] = "DEVICE_FATAL",
-		[IBV_EVENT_PORT_ACTIVE] = "PORT_ACTIVE",
-		[IBV_EVENT_PORT_ERR] = "PORT_ERR",
-		[IBV_EVENT_LID_CHANGE] = "LID_CHANGE",
-		[IBV_EVENT_PKEY_CHANGE] = "PKEY_CHANGE",
-		[IBV_EVENT_SM_CHANGE] = "SM_CHANGE",
-		[IBV_EVENT_SRQ_ERR] = "SRQ_ERR",
-		[IBV_EVENT_SRQ_LIMIT_REACHED] = "SRQ_LIMIT_REACHED",
-		[IBV_EVENT_QP_LAST_WQE_REACHED] = "QP_LAST_WQE_REACHED",
-		[IBV_EVENT_CLIENT_REREGISTER] = "CLIENT_REREGISTER",
-		[IBV_EVENT_GID_CHANGE] = "GID_CHANGE",
-		[IBV_EVENT_WQ_FATAL] = "WQ_FATAL",
+		EVENT(CQ_ERR),
+		EVENT(QP_FATAL),
+		EVENT(QP_REQ_ERR),
+		EVENT(QP_ACCESS_ERR),
+		EVENT(COMM_EST),
+		EVENT(SQ_DRAINED),
+		EVENT(PATH_MIG),
+		EVENT(PATH_MIG_ERR),
+		EVENT(DEVICE_FATAL),
+		EVENT(PORT_ACTIVE),
+		EVENT(PORT_ERR),
+		EVENT(LID_CHANGE),
+		EVENT(PKEY_CHANGE),
+		EVENT(SM_CHANGE),
+		EVENT(SRQ_ERR),
+		EVENT(SRQ_LIMIT_REACHED),
+		EVENT(QP_LAST_WQE_REACHED),
+		EVENT(CLIENT_REREGISTER),
+		EVENT(GID_CHANGE),
+		EVENT(WQ_FATAL),
 	};
 
 	return name_in(names, COUNT(names), type);
@@ -108,15 +106,11 @@ const char *async_event_name(unsigned int type)
 const char *access_text(char *out, size_t size, unsigned int flags)
 {
 	static const struct flag_name names[] = {
-		{ IBV_ACCESS_LOCAL_WRITE, "LOCAL_WRITE" },
-		{ IBV_ACCESS_REMOTE_WRITE, "REMOTE_WRITE" },
-		{ IBV_ACCESS_REMOTE_READ, "REMOTE_READ" },
-		{ IBV_ACCESS_REMOTE_ATOMIC, "REMOTE_ATOMIC" },
-		{ IBV_ACCESS_MW_BIND, "MW_BIND" },
-		{ IBV_ACCESS_ZERO_BASED, "ZERO_BASED" },
-		{ IBV_ACCESS_ON_DEMAND, "ON_DEMAND" },
-		{ IBV_ACCESS_HUGETLB, "HUGETLB" },
-		{ IBV_ACCESS_RELAXED_ORDERING, "RELAXED_ORDERING" },
+		FLAG(ACCESS, LOCAL_WRITE),	FLAG(ACCESS, REMOTE_WRITE),
+		FLAG(ACCESS, REMOTE_READ),	FLAG(ACCESS, REMOTE_ATOMIC),
+		FLAG(ACCESS, MW_BIND),		FLAG(ACCESS, ZERO_BASED),
+		FLAG(ACCESS, ON_DEMAND),	FLAG(ACCESS, HUGETLB),
+		FLAG(ACCESS, RELAXED_ORDERING),
 	};
 
 	return flags_in(names, COUNT(names), flags, out, size);
@@ -125,11 +119,8 @@ const char *access_text(char *out, size_t size, unsigned int flags)
 const char *send_flags_text(char *out, size_t size, unsigned int flags)
 {
 	static const struct flag_name names[] = {
-		{ IBV_SEND_FENCE, "FENCE" },
-		{ IBV_SEND_SIGNALED, "SIGNALED" },
-		{ IBV_SEND_SOLICITED, "SOLICITED" },
-		{ IBV_SEND_INLINE, "INLINE" },
-		{ IBV_SEND_IP_CSUM, "IP_CSUM" },
+		FLAG(SEND, FENCE),  FLAG(SEND, SIGNALED), FLAG(SEND, SOLICITED),
+		FLAG(SEND, INLINE), FLAG(SEND, IP_CSUM),
 	};
 
 	return flags_in(names, COUNT(names), flags, out, size);
@@ -138,10 +129,10 @@ const char *send_flags_text(char *out, size_t size, unsigned int flags)
 const char *wc_flags_text(char *out, size_t size, unsigned int flags)
 {
 	static const struct flag_name names[] = {
-		{ IBV_WC_GRH, "GRH" },
-		{ IBV_WC_WITH_IMM, "WITH_IMM" },
-		{ IBV_WC_IP_CSUM_OK, "IP_CSUM_OK" },
-		{ IBV_WC_WITH_INV, "WITH_INV" },
+		FLAG(WC, GRH),
+		FLAG(WC, WITH_IMM),
+		FLAG(WC, IP_CSUM_OK),
+		FLAG(WC, WITH_INV),
 	};
 
 	return flags_in(names, COUNT(names), flags, out, size);
@@ -403,30 +394,27 @@ static void format_av(struct line *line, struct ibv_qp *qp,
 	LINE_NUMBER(line, "sl", ah->sl);
 }
 
+#define NUMBER(bit, key, member)                              \
+	do {                                                  \
+		if (mask & (bit))                             \
+			LINE_NUMBER(line, key, attr->member); \
+	} while (0)
+
 static void format_ladder(struct line *line, const struct ibv_qp_attr *attr,
 			  int mask)
 {
-	if (mask & IBV_QP_DEST_QPN)
-		LINE_NUMBER(line, "dest_qpn", attr->dest_qp_num);
-	if (mask & IBV_QP_RQ_PSN)
-		LINE_NUMBER(line, "rq_psn", attr->rq_psn);
-	if (mask & IBV_QP_SQ_PSN)
-		LINE_NUMBER(line, "sq_psn", attr->sq_psn);
+	NUMBER(IBV_QP_DEST_QPN, "dest_qpn", dest_qp_num);
+	NUMBER(IBV_QP_RQ_PSN, "rq_psn", rq_psn);
+	NUMBER(IBV_QP_SQ_PSN, "sq_psn", sq_psn);
 	if (mask & IBV_QP_PATH_MTU)
 		format_mtu(line, attr->path_mtu);
-	if (mask & IBV_QP_TIMEOUT)
-		LINE_NUMBER(line, "timeout", attr->timeout);
-	if (mask & IBV_QP_RETRY_CNT)
-		LINE_NUMBER(line, "retry_cnt", attr->retry_cnt);
-	if (mask & IBV_QP_RNR_RETRY)
-		LINE_NUMBER(line, "rnr_retry", attr->rnr_retry);
-	if (mask & IBV_QP_MIN_RNR_TIMER)
-		LINE_NUMBER(line, "min_rnr_timer", attr->min_rnr_timer);
-	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
-		LINE_NUMBER(line, "max_rd_atomic", attr->max_rd_atomic);
-	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
-		LINE_NUMBER(line, "max_dest_rd_atomic",
-			    attr->max_dest_rd_atomic);
+	NUMBER(IBV_QP_TIMEOUT, "timeout", timeout);
+	NUMBER(IBV_QP_RETRY_CNT, "retry_cnt", retry_cnt);
+	NUMBER(IBV_QP_RNR_RETRY, "rnr_retry", rnr_retry);
+	NUMBER(IBV_QP_MIN_RNR_TIMER, "min_rnr_timer", min_rnr_timer);
+	NUMBER(IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic", max_rd_atomic);
+	NUMBER(IBV_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic",
+	       max_dest_rd_atomic);
 }
 
 void format_qp_attr(struct line *line, struct ibv_qp *qp,
@@ -436,10 +424,8 @@ void format_qp_attr(struct line *line, struct ibv_qp *qp,
 
 	if (mask & IBV_QP_CUR_STATE)
 		LINE_WORD(line, "cur_state", qp_state_name(attr->cur_qp_state));
-	if (mask & IBV_QP_PKEY_INDEX)
-		LINE_NUMBER(line, "pkey_index", attr->pkey_index);
-	if (mask & IBV_QP_PORT)
-		LINE_NUMBER(line, "port", attr->port_num);
+	NUMBER(IBV_QP_PKEY_INDEX, "pkey_index", pkey_index);
+	NUMBER(IBV_QP_PORT, "port", port_num);
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		LINE_WORD(line, "access",
 			  access_text(text, sizeof(text),
@@ -449,6 +435,5 @@ void format_qp_attr(struct line *line, struct ibv_qp *qp,
 	if (mask & IBV_QP_AV)
 		format_av(line, qp, &attr->ah_attr);
 	format_ladder(line, attr, mask);
-	if (mask & IBV_QP_RATE_LIMIT)
-		LINE_NUMBER(line, "rate_limit", attr->rate_limit);
+	NUMBER(IBV_QP_RATE_LIMIT, "rate_limit", rate_limit);
 }

@@ -68,10 +68,7 @@ EXPORTED struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 	struct ibv_mr *mr;
 	struct event e;
 
-	if (!event_begin(&e, "reg_mr"))
-		return real(pd, addr, length, access);
-	mr = real(pd, addr, length, access);
-	event_made(&e, mr);
+	RECORD_MADE(&e, "reg_mr", mr, real(pd, addr, length, access));
 	record_mr(&e, mr, pd, addr, length, (uintptr_t)addr,
 		  (unsigned int)access);
 	return mr;
@@ -85,10 +82,7 @@ EXPORTED struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
 	struct ibv_mr *mr;
 	struct event e;
 
-	if (!event_begin(&e, "reg_mr"))
-		return real(pd, addr, length, iova, access);
-	mr = real(pd, addr, length, iova, access);
-	event_made(&e, mr);
+	RECORD_MADE(&e, "reg_mr", mr, real(pd, addr, length, iova, access));
 	LINE_HEX(&e.line, "iova", iova);
 	record_mr(&e, mr, pd, addr, length, iova, (unsigned int)access);
 	return mr;
@@ -103,10 +97,7 @@ EXPORTED struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 	struct ibv_mr *mr;
 	struct event e;
 
-	if (!event_begin(&e, "reg_mr"))
-		return real(pd, addr, length, iova, access);
-	mr = real(pd, addr, length, iova, access);
-	event_made(&e, mr);
+	RECORD_MADE(&e, "reg_mr", mr, real(pd, addr, length, iova, access));
 	LINE_HEX(&e.line, "iova", iova);
 	record_mr(&e, mr, pd, addr, length, iova, access);
 	return mr;
@@ -136,10 +127,8 @@ EXPORTED struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 	struct ibv_mr *mr;
 	struct event e;
 
-	if (!event_begin(&e, "reg_dmabuf_mr"))
-		return real(pd, offset, length, iova, fd, access);
-	mr = real(pd, offset, length, iova, fd, access);
-	event_made(&e, mr);
+	RECORD_MADE(&e, "reg_dmabuf_mr", mr,
+		    real(pd, offset, length, iova, fd, access));
 	LINE_HEX(&e.line, "iova", iova);
 	LINE_NUMBER(&e.line, "dmabuf", fd);
 	explain_dmabuf(&e, pd, fd, length);

@@ -8,61 +8,42 @@
  */
 #include "event.h"
 
-#include "explain/explain.h"
-
 #include <errno.h>
 
 #undef ibv_query_port
 #undef ibv_query_gid
 
-int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
-		  union ibv_gid *gid)
-{
-	REAL(ibv_query_gid, "IBVERBS_1.1", -1);
-	return real(context, port, index, gid);
-}
-
-int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index,
-		   __be16 *pkey)
-{
-	REAL(ibv_query_pkey, "IBVERBS_1.1", -1);
-	return real(context, port, index, pkey);
-}
-
-int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
-{
-	REAL(ibv_query_device, "IBVERBS_1.1", ENOSYS);
-	return real(context, attr);
-}
-
-int ibv_query_port(struct ibv_context *context, uint8_t port,
-		   struct _compat_ibv_port_attr *attr)
-{
-	REAL(ibv_query_port, "IBVERBS_1.1", ENOSYS);
-	return real(context, port, attr);
-}
-
-int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
-{
-	REAL(ibv_query_srq, "IBVERBS_1.1", ENOSYS);
-	return real(srq, attr);
-}
-
-int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
-		      uint32_t index, struct ibv_gid_entry *entry,
-		      uint32_t flags, size_t size)
-{
-	REAL(_ibv_query_gid_ex, "IBVERBS_1.11", ENOSYS);
-	return real(context, port, index, entry, flags, size);
-}
-
-ssize_t _ibv_query_gid_table(struct ibv_context *context,
-			     struct ibv_gid_entry *entries, size_t max,
-			     uint32_t flags, size_t size)
-{
-	REAL(_ibv_query_gid_table, "IBVERBS_1.11", -ENOSYS);
-	return real(context, entries, max, flags, size);
-}
+#define PASS(type, name, version, failure, PARAMS, ...) \
+	type name PARAMS                                \
+	{                                               \
+		REAL(name, version, failure);           \
+		return real(__VA_ARGS__);               \
+	}
+PASS(int, ibv_query_gid, "IBVERBS_1.1", -1,
+     (struct ibv_context * context, uint8_t port, int index,
+      union ibv_gid *gid),
+     context, port, index, gid)
+PASS(int, ibv_query_device, "IBVERBS_1.1", ENOSYS,
+     (struct ibv_context * context, struct ibv_device_attr *attr), context,
+     attr)
+PASS(int, ibv_query_port, "IBVERBS_1.1", ENOSYS,
+     (struct ibv_context * context, uint8_t port,
+      struct _compat_ibv_port_attr *attr),
+     context, port, attr)
+PASS(int, _ibv_query_gid_ex, "IBVERBS_1.11", ENOSYS,
+     (struct ibv_context * context, uint32_t port, uint32_t index,
+      struct ibv_gid_entry *entry, uint32_t flags, size_t size),
+     context, port, index, entry, flags, size)
+PASS(ssize_t, _ibv_query_gid_table, "IBVERBS_1.11", -ENOSYS,
+     (struct ibv_context * context, struct ibv_gid_entry *entries, size_t max,
+      uint32_t flags, size_t size),
+     context, entries, max, flags, size)
+PASS(const char *, ibv_wc_status_str, "IBVERBS_1.1", "?",
+     (enum ibv_wc_status status), status)
+PASS(const char *, ibv_event_type_str, "IBVERBS_1.1", "?",
+     (enum ibv_event_type type), type)
+PASS(const char *, ibv_port_state_str, "IBVERBS_1.1", "?",
+     (enum ibv_port_state state), state)
 
 void ibv_free_device_list(struct ibv_device **list)
 {
@@ -73,24 +54,6 @@ void ibv_free_device_list(struct ibv_device **list)
 const char *ibv_get_device_name(struct ibv_device *device)
 {
 	return device->name;
-}
-
-const char *ibv_wc_status_str(enum ibv_wc_status status)
-{
-	REAL(ibv_wc_status_str, "IBVERBS_1.1", "?");
-	return real(status);
-}
-
-const char *ibv_event_type_str(enum ibv_event_type type)
-{
-	REAL(ibv_event_type_str, "IBVERBS_1.1", "?");
-	return real(type);
-}
-
-const char *ibv_port_state_str(enum ibv_port_state state)
-{
-	REAL(ibv_port_state_str, "IBVERBS_1.1", "?");
-	return real(state);
 }
 
 /* RDMA_EXPLAIN=0 说的是程序自己，不是记录器：后者的开关是 --quiet。*/

@@ -25,10 +25,7 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 	struct ibv_qp *qp;
 	struct event e;
 
-	if (!event_begin(&e, "create_qp"))
-		return real(pd, init);
-	qp = real(pd, init);
-	event_made(&e, qp);
+	RECORD_MADE(&e, "create_qp", qp, real(pd, init));
 	if (e.err)
 		event_explain(&e, explain_create_qp_call(pd, &wanted, e.err),
 			      "ibv_create_qp(%s, %s, %u send and %u receive "
@@ -170,10 +167,7 @@ EXPORTED int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 
 	if (recorder_inside)
 		return query_unseen(real, qp, attr, mask, init);
-	if (!event_begin(&e, "query_qp"))
-		return real(qp, attr, mask, init);
-	err = real(qp, attr, mask, init);
-	event_returned(&e, err);
+	RECORD_ERR(&e, "query_qp", err, real(qp, attr, mask, init));
 	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
 	if (!err)
 		LINE_WORD(&e.line, "state", qp_state_name(attr->qp_state));

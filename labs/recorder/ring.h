@@ -111,6 +111,17 @@ static inline uint64_t ring_stamp(void)
 #endif
 }
 
+/* The thread has polled @cq; in vain: and got nothing. */
+static inline void ring_polled(struct ring *ring, const void *cq, bool in_vain)
+{
+	uint64_t polls =
+		atomic_load_explicit(&ring->polls, memory_order_relaxed);
+
+	atomic_store_explicit(&ring->polled, cq, memory_order_relaxed);
+	atomic_store_explicit(&ring->polls, polls + in_vain,
+			      memory_order_relaxed);
+}
+
 static inline struct ring *ring_mine(void)
 {
 	struct ring *ring = ring_of_thread;
