@@ -144,19 +144,16 @@ int echo_check(const struct echo_options *opt, const void *sent,
 
 	if (size == opt->size && !memcmp(sent, got, size))
 		return 0;
-	if (size != opt->size) {
-		report_error("is that an echo server?",
-			     "the echo has %ju bytes instead of %ju", size,
-			     opt->size);
-		return -EBADMSG;
-	}
+	if (size != opt->size)
+		return fail(-EBADMSG, "is that an echo server?",
+			    "the echo has %ju bytes instead of %ju", size,
+			    opt->size);
 	while (a[at] == b[at])
 		at++;
-	report_error("is that an echo server?",
-		     "the echo differs: byte %ju of %ju is 0x%02x instead of "
-		     "0x%02x",
-		     at, size, b[at], a[at]);
-	return -EBADMSG;
+	return fail(-EBADMSG, "is that an echo server?",
+		    "the echo differs: byte %ju of %ju is 0x%02x instead of "
+		    "0x%02x",
+		    at, size, b[at], a[at]);
 }
 
 void echo_count(struct echo_outcome *out, const void *data, uint64_t size)
@@ -198,11 +195,11 @@ int echo_bench_agreed(const struct echo_bench *mine, const void *object,
 	expected.agreed = 1;
 	if (size == sizeof(expected) && !memcmp(object, &expected, size))
 		return 0;
-	report_error("let the server be this program too, with a --limit that "
-		     "is large enough",
-		     "the server does not play ping-pong with %ju bytes",
-		     mine->size);
-	return -EPROTO;
+	return fail(-EPROTO,
+		    "let the server be this program too, with a --limit that "
+		    "is large enough",
+		    "the server does not play ping-pong with %ju bytes",
+		    mine->size);
 }
 
 /* ---- 结果 --------------------------------------------------------------- */

@@ -176,23 +176,19 @@ static int on_mapped(struct bench *b, struct lane *lane)
 		return rc;
 	crc = crc32c(0, mapping.data, mapping.size);
 	engine_unmap(&mapping);
-	if (crc != lane->crc) {
-		report_error(NULL,
-			     "the bytes read have CRC-32C 0x%08x, the "
-			     "engine says 0x%08x",
-			     crc, lane->crc);
-		return -EBADMSG;
-	}
+	if (crc != lane->crc)
+		return fail(-EBADMSG, NULL,
+			    "the bytes read have CRC-32C 0x%08x, the "
+			    "engine says 0x%08x",
+			    crc, lane->crc);
 	return complete(b, lane);
 }
 
 static int on_completed(struct bench *b, struct lane *lane,
 			const struct engine_complete_read_response *completed)
 {
-	if (!completed->success) {
-		report_error(NULL, "CompleteRead did not succeed");
-		return -EREMOTEIO;
-	}
+	if (!completed->success)
+		return fail(-EREMOTEIO, NULL, "CompleteRead did not succeed");
 	b->done++;
 	b->bytes += lane->size;
 	return 0;
@@ -215,8 +211,7 @@ static int step(struct bench *b, struct lane *lane)
 		return on_mapped(b, lane);
 	if (m.type == ENGINE_COMPLETE_READ_RESPONSE && lane->completes--)
 		return on_completed(b, lane, &m.completed);
-	report_error(NULL, "the engine answers what nobody asked");
-	return -EPROTO;
+	return fail(-EPROTO, NULL, "the engine answers what nobody asked");
 }
 
 static void end(struct bench *b, int rc)
@@ -338,10 +333,8 @@ int engine_bench_read(const struct engine_client_options *opt,
 
 	b.stall = (struct timer){ .fire = on_stall, .owner = &b };
 	b.lanes = calloc(opt->in_flight, sizeof(*b.lanes));
-	if (!b.lanes) {
-		report_error("choose fewer --in-flight", "no memory");
-		return -ENOMEM;
-	}
+	if (!b.lanes)
+		return fail(-ENOMEM, "choose fewer --in-flight", "no memory");
 	for (uint64_t i = 0; i < opt->in_flight; i++)
 		b.lanes[i].c.stream.fd = -1;
 	rc = event_loop_open(&b.loop);

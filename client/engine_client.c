@@ -191,13 +191,11 @@ static int start_read(struct reading *r,
 		fputs("\r\033[K", stderr);
 	if (rc)
 		return rc;
-	if (request->size && answer.started.transfer_size != request->size) {
-		report_error("is it an engine of the same protocol?",
-			     "%" PRIu64 " bytes were asked for, the engine "
-			     "read %" PRIu64,
-			     request->size, answer.started.transfer_size);
-		return -EPROTO;
-	}
+	if (request->size && answer.started.transfer_size != request->size)
+		return fail(-EPROTO, "is it an engine of the same protocol?",
+			    "%" PRIu64 " bytes were asked for, the engine "
+			    "read %" PRIu64,
+			    request->size, answer.started.transfer_size);
 	r->size = answer.started.transfer_size;
 	r->crc = answer.started.expected_crc;
 	return engine_keep_id(r->id, &answer.started);
@@ -250,13 +248,11 @@ static int use_bytes(const struct reading *r,
 {
 	uint32_t crc = crc32c(0, mapping->data, mapping->size);
 
-	if (mapping->size != r->size || crc != r->crc) {
-		report_error("read it again",
-			     "%zu bytes with CRC-32C 0x%08x came, the engine "
-			     "said %" PRIu64 " with 0x%08x",
-			     mapping->size, crc, r->size, r->crc);
-		return -EBADMSG;
-	}
+	if (mapping->size != r->size || crc != r->crc)
+		return fail(-EBADMSG, "read it again",
+			    "%zu bytes with CRC-32C 0x%08x came, the engine "
+			    "said %" PRIu64 " with 0x%08x",
+			    mapping->size, crc, r->size, r->crc);
 	return write_out(r->opt, mapping);
 }
 
@@ -278,11 +274,10 @@ static int complete_read(struct reading *r, int status)
 
 	if (rc || status || answer.completed.success)
 		return status ? status : rc;
-	report_error(NULL, "the engine disagrees: %s",
-		     printable_text(text, sizeof(text),
-				    answer.completed.message.data,
-				    answer.completed.message.size));
-	return -EREMOTEIO;
+	return fail(-EREMOTEIO, NULL, "the engine disagrees: %s",
+		    printable_text(text, sizeof(text),
+				   answer.completed.message.data,
+				   answer.completed.message.size));
 }
 
 static int report_read(const struct reading *r, int64_t began)
@@ -316,12 +311,10 @@ static int read_and_use(struct reading *r,
 
 	if (rc)
 		return rc;
-	if (!is_in(&m.capabilities.extensions, "MapBuffer")) {
-		report_error("use rdma_engine of this project",
-			     "this engine cannot hand out what it reads: it "
-			     "has no MapBuffer");
-		return -EOPNOTSUPP;
-	}
+	if (!is_in(&m.capabilities.extensions, "MapBuffer"))
+		return fail(-EOPNOTSUPP, "use rdma_engine of this project",
+			    "this engine cannot hand out what it reads: it "
+			    "has no MapBuffer");
 	rc = start_read(r, request);
 	if (!rc)
 		rc = engine_map(&r->c, r->id, &mapping, r->opt->wait_ms);

@@ -28,8 +28,7 @@
 
 static int stopped(void)
 {
-	report_error(NULL, "stopped by a signal");
-	return -EINTR;
+	return fail(-EINTR, NULL, "stopped by a signal");
 }
 
 /* ---- put ------------------------------------------------------------------ */
@@ -121,19 +120,15 @@ static int get_from(const struct needle_options *opt,
 	const struct needle *needle = needle_find(volume, opt->needle_id);
 	int rc;
 
-	if (!needle) {
-		report_error("build/needle list shows what there is",
-			     "volume %u has no needle %ju", opt->volume_id,
-			     opt->needle_id);
-		return -ENOENT;
-	}
+	if (!needle)
+		return fail(-ENOENT, "build/needle list shows what there is",
+			    "volume %u has no needle %ju", opt->volume_id,
+			    opt->needle_id);
 	/* 错误里不说出真正的 cookie：知道它才算有权读。*/
-	if (opt->have_cookie && opt->cookie != needle->cookie) {
-		report_error("give the cookie that the put printed",
-			     "cookie %u is not that of needle %ju", opt->cookie,
-			     opt->needle_id);
-		return -EACCES;
-	}
+	if (opt->have_cookie && opt->cookie != needle->cookie)
+		return fail(-EACCES, "give the cookie that the put printed",
+			    "cookie %u is not that of needle %ju", opt->cookie,
+			    opt->needle_id);
 	/* 先整个核对，再输出：坏的数据一个字节也不给出去。*/
 	rc = needle_check(volume, needle, opt->store);
 	if (rc)
@@ -212,10 +207,8 @@ static int list_as_json(const struct needle_options *opt,
 				 "cookie", (json_int_t)needle->cookie, "size",
 				 (json_int_t)needle->size, "crc32c",
 				 (json_int_t)needle->crc32c);
-		if (json_array_append_new(list, item)) {
-			report_error(NULL, "no memory for the list");
-			return -ENOMEM;
-		}
+		if (json_array_append_new(list, item))
+			return fail(-ENOMEM, NULL, "no memory for the list");
 	}
 	return 0;
 }
@@ -235,10 +228,8 @@ static int print_json(const struct needle_options *opt, const uint32_t *ids,
 	int rc = each_volume(opt, ids, n, list_as_json, needles);
 	json_t *root = json_pack("{s:o}", "needles", needles);
 
-	if (!root) {
-		report_error(NULL, "no memory for the list");
-		return -ENOMEM;
-	}
+	if (!root)
+		return fail(-ENOMEM, NULL, "no memory for the list");
 	json_dumpf(root, stdout, JSON_COMPACT);
 	json_decref(root);
 	putchar('\n');

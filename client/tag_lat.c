@@ -186,13 +186,11 @@ static int learn_plan(struct side *side)
 		return rc;
 	opt->plan.iters = le64toh(plan.iters);
 	if (request.length != sizeof(plan) ||
-	    le64toh(plan.size) > MAX_MSG_SIZE || !opt->plan.iters) {
-		report_error("run the same build on both sides",
-			     "the client's plan cannot be: %ju rounds of %ju "
-			     "bytes",
-			     opt->plan.iters, le64toh(plan.size));
-		return -EPROTO;
-	}
+	    le64toh(plan.size) > MAX_MSG_SIZE || !opt->plan.iters)
+		return fail(-EPROTO, "run the same build on both sides",
+			    "the client's plan cannot be: %ju rounds of %ju "
+			    "bytes",
+			    opt->plan.iters, le64toh(plan.size));
 	opt->config.msg_size = (uint32_t)le64toh(plan.size);
 	return 0;
 }
@@ -209,9 +207,8 @@ static int make_buffers(struct side *side)
 		memset(side->out, 1, size);
 		return 0;
 	}
-	report_error("choose a smaller --size",
-		     "no memory for two messages of %zu bytes", size);
-	return -ENOMEM;
+	return fail(-ENOMEM, "choose a smaller --size",
+		    "no memory for two messages of %zu bytes", size);
 }
 
 static size_t stamp_size(const struct side *side)
@@ -236,11 +233,10 @@ static int receive_round(struct side *side, uint64_t round)
 	if (!rc && request.length == size &&
 	    !memcmp(side->in, &stamp, stamp_size(side)))
 		return 0;
-	report_error(NULL,
-		     "message %ju arrived wrong: %ju bytes (%ju "
-		     "expected)",
-		     round, request.length, size);
-	return -EBADMSG;
+	return fail(-EBADMSG, NULL,
+		    "message %ju arrived wrong: %ju bytes (%ju "
+		    "expected)",
+		    round, request.length, size);
 }
 
 static int play(struct side *side, struct laps *laps)

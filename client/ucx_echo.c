@@ -87,11 +87,9 @@ static int play(struct client *client, struct ucx_endpoint *ep,
 	if (rc)
 		return rc;
 	client->buffer = malloc(2 * bench.size + 1);
-	if (!client->buffer) {
-		report_error("lower --limit", "%s: no memory for a ping-pong",
-			     ep->peer);
-		return -ENOMEM;
-	}
+	if (!client->buffer)
+		return fail(-ENOMEM, "lower --limit",
+			    "%s: no memory for a ping-pong", ep->peer);
 	rc = pong(ep, &bench, client->buffer);
 	if (!rc) {
 		free(client->buffer);
@@ -257,9 +255,8 @@ static int check_round(const void *sent, const void *got, uint64_t size)
 	if (!memcmp(sent, got,
 		    size < sizeof(uint64_t) ? size : sizeof(uint64_t)))
 		return 0;
-	report_error("is that an echo server?",
-		     "a pong is not the ping that was sent");
-	return -EBADMSG;
+	return fail(-EBADMSG, "is that an echo server?",
+		    "a pong is not the ping that was sent");
 }
 
 static int ping(struct ucx_endpoint *ep, const struct echo_options *opt,

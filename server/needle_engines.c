@@ -232,11 +232,9 @@ int needle_serve(const struct needle_service *service, int listen_sock)
 	unsigned int number = 0;
 	int rc = 0;
 
-	if (!all) {
-		report_error("lower --max-engines", "no memory for %u engines",
-			     service->most);
-		return -ENOMEM;
-	}
+	if (!all)
+		return fail(-ENOMEM, "lower --max-engines",
+			    "no memory for %u engines", service->most);
 	/* 再 listen 一次只是改大 backlog：许多 engine 会在节点重启后同时连来。*/
 	listen(listen_sock, BACKLOG);
 	while (!stop_requested()) {

@@ -109,12 +109,11 @@ static size_t run_end(const struct needle_volume *volume, size_t first,
 static int too_large(const struct needle_volume *volume,
 		     const struct needle *needle, uint64_t most)
 {
-	report_error("put it as several needles",
-		     "needle %ju of volume %u has %ju bytes and %d of "
-		     "header, one MR at most %ju",
-		     needle->needle_id, volume->volume_id, needle->size,
-		     NEEDLE_RECORD_HEADER, most);
-	return -EFBIG;
+	return fail(-EFBIG, "put it as several needles",
+		    "needle %ju of volume %u has %ju bytes and %d of "
+		    "header, one MR at most %ju",
+		    needle->needle_id, volume->volume_id, needle->size,
+		    NEEDLE_RECORD_HEADER, most);
 }
 
 /* 把 volume 切成几个 MR；rkeys[i] 是第 i 个 record 所在 MR 的 rkey。*/
@@ -182,10 +181,8 @@ int needle_memory_register(struct needle_memory *memory, struct ibv_pd *pd,
 		const struct needle_volume *volume = &memory->volumes[i];
 		uint32_t *rkeys = calloc(volume->n_records + 1, sizeof(*rkeys));
 
-		if (!rkeys) {
-			report_error(NULL, "no memory for the keys");
-			return -ENOMEM;
-		}
+		if (!rkeys)
+			return fail(-ENOMEM, NULL, "no memory for the keys");
 		rc = register_volume(memory, pd, volume, most, rkeys);
 		if (!rc)
 			rc = list_volume(&memory->catalog, volume, rkeys);

@@ -34,9 +34,8 @@ bool parse_number(const char *text, uint64_t low, uint64_t high,
 
 int wrong_usage(const char *next, const char *what, const char *value)
 {
-	report_error(next, "%s%s%s", what, value ? ": " : "",
-		     value ? value : "");
-	return EXIT_USAGE;
+	return fail(EXIT_USAGE, next, "%s%s%s", what, value ? ": " : "",
+		    value ? value : "");
 }
 
 /*

@@ -32,22 +32,19 @@ int check_sync(const struct sync_msg *peers, enum sync_step step)
 	uint32_t peer_step = be32toh(peers->step);
 	int peer_status = (int)be32toh(peers->status);
 
-	if (be32toh(peers->magic) != SYNC_MAGIC || peer_step != step) {
-		report_error("run the same build on both sides",
-			     "the peer is at sync point %s (%u), this side at "
-			     "%s (%u)",
-			     sync_step_name(peer_step), peer_step,
-			     sync_step_name(step), step);
-		return -EPROTO;
-	}
+	if (be32toh(peers->magic) != SYNC_MAGIC || peer_step != step)
+		return fail(-EPROTO, "run the same build on both sides",
+			    "the peer is at sync point %s (%u), this side at "
+			    "%s (%u)",
+			    sync_step_name(peer_step), peer_step,
+			    sync_step_name(step), step);
 	if (peer_status) {
 		const char *name = strerrorname_np(peer_status);
 
-		report_error("see the peer's own messages",
-			     "the peer failed before sync point %s: %s (%d)",
-			     sync_step_name(step),
-			     name ? name : "unknown error", peer_status);
-		return -EREMOTEIO;
+		return fail(-EREMOTEIO, "see the peer's own messages",
+			    "the peer failed before sync point %s: %s (%d)",
+			    sync_step_name(step), name ? name : "unknown error",
+			    peer_status);
 	}
 	return 0;
 }
@@ -86,11 +83,10 @@ int check_cm_con_data(const struct cm_con_data_t *data)
 		wrong = "the GID is all zero";
 	if (!wrong)
 		return 0;
-	report_error("run the same build on both sides",
-		     "the peer's cm_con_data_t cannot be: %s (qp_num 0x%x, psn "
-		     "0x%x, active_mtu %u)",
-		     wrong, data->qp_num, data->psn, data->active_mtu);
-	return -EPROTO;
+	return fail(-EPROTO, "run the same build on both sides",
+		    "the peer's cm_con_data_t cannot be: %s (qp_num 0x%x, psn "
+		    "0x%x, active_mtu %u)",
+		    wrong, data->qp_num, data->psn, data->active_mtu);
 }
 
 int check_hello(const struct hello *h)
@@ -103,7 +99,8 @@ int check_hello(const struct hello *h)
 	if (magic == HELLO_MAGIC && version == HELLO_VERSION &&
 	    length == sizeof(struct cm_con_data_t))
 		return 0;
-	report_error(
+	return fail(
+		-EPROTO,
 		magic == HELLO_MAGIC ? "run the same build on both sides"
 				     : "is that port really our server's?",
 		"the peer's hello is magic 0x%08x (\"%s\") version %u length "
@@ -111,7 +108,6 @@ int check_hello(const struct hello *h)
 		magic, printable_text(text, sizeof(text), h, 4), version,
 		length, HELLO_MAGIC, HELLO_VERSION,
 		sizeof(struct cm_con_data_t));
-	return -EPROTO;
 }
 
 void show_both_sides(struct cm_con_data_t mine, struct cm_con_data_t peers)

@@ -11,10 +11,8 @@
 
 int print_json_line(json_t *root)
 {
-	if (!root) {
-		report_error(NULL, "no memory for the JSON result");
-		return -ENOMEM;
-	}
+	if (!root)
+		return fail(-ENOMEM, NULL, "no memory for the JSON result");
 	json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
 	json_decref(root);
 	putchar('\n');

@@ -40,11 +40,9 @@ int laps_init(struct laps *laps, uint64_t n)
 {
 	*laps = (struct laps){ 0 };
 	laps->stamps = malloc((n + 1) * sizeof(*laps->stamps));
-	if (!laps->stamps) {
-		report_error("choose fewer --iters",
-			     "no memory for %ju results", n);
-		return -ENOMEM;
-	}
+	if (!laps->stamps)
+		return fail(-ENOMEM, "choose fewer --iters",
+			    "no memory for %ju results", n);
 	/* 预先摸一遍：否则每写满一页就有一次缺页，全算进了延迟。*/
 	memset(laps->stamps, 0, (n + 1) * sizeof(*laps->stamps));
 	return 0;

@@ -92,9 +92,8 @@ int report_flush(void)
 {
 	if (!fflush(stdout) && !ferror(stdout))
 		return 0;
-	report_error("is the disk full, or the reader of the pipe gone?",
-		     "the result could not be written to stdout");
-	return -EIO;
+	return fail(-EIO, "is the disk full, or the reader of the pipe gone?",
+		    "the result could not be written to stdout");
 }
 
 void report_error(const char *next, const char *fmt, ...)
@@ -104,6 +103,16 @@ void report_error(const char *next, const char *fmt, ...)
 	va_start(ap, fmt);
 	print_line(stderr, "error: ", next, fmt, ap);
 	va_end(ap);
+}
+
+int fail(int rc, const char *next, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_line(stderr, "error: ", next, fmt, ap);
+	va_end(ap);
+	return rc;
 }
 
 void report_warning(const char *next, const char *fmt, ...)

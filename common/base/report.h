@@ -47,6 +47,10 @@ int report_flush(void);
 void report_error(const char *next, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* As report_error; returns @rc, to be passed up. */
+int fail(int rc, const char *next, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* As report_error, for something that works but will probably not do. */
 void report_warning(const char *next, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -14,25 +14,22 @@
 
 int room_for(struct room *room, uint64_t size, uint64_t limit, const char *peer)
 {
-	if (size > limit) {
-		report_error("the peer may be broken; --limit takes larger "
-			     "objects",
-			     "%s: it wants to send an object of %ju bytes, "
-			     "the limit is %ju",
-			     peer, size, limit);
-		return -EMSGSIZE;
-	}
+	if (size > limit)
+		return fail(-EMSGSIZE,
+			    "the peer may be broken; --limit takes larger "
+			    "objects",
+			    "%s: it wants to send an object of %ju bytes, "
+			    "the limit is %ju",
+			    peer, size, limit);
 	if (room->data && size <= room->size)
 		return 0;
 	/* 不用 realloc：旧内容没用了，不值得搬。*/
 	room_free(room);
 	room->data = malloc(size ? size : 1);
-	if (!room->data) {
-		report_error("lower --limit",
-			     "%s: no memory for an object of %ju bytes", peer,
-			     size);
-		return -ENOMEM;
-	}
+	if (!room->data)
+		return fail(-ENOMEM, "lower --limit",
+			    "%s: no memory for an object of %ju bytes", peer,
+			    size);
 	room->size = size;
 	return 0;
 }

@@ -205,10 +205,9 @@ int tcp_look_up(const char *server, uint16_t port, struct addrinfo **list)
 	rc = getaddrinfo(server, service, &hints, list);
 	if (!rc)
 		return 0;
-	report_error("give an IPv4 or IPv6 address, or a name that resolves",
-		     "getaddrinfo(\"%s\") failed: %s", server,
-		     gai_strerror(rc));
-	return -EINVAL;
+	return fail(-EINVAL,
+		    "give an IPv4 or IPv6 address, or a name that resolves",
+		    "getaddrinfo(\"%s\") failed: %s", server, gai_strerror(rc));
 }
 
 // region tcp-connect

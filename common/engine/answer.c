@@ -68,7 +68,7 @@ void engine_read_abandon(struct engine_read *read)
 }
 
 /* 作答总是最后一步：它可能引来这个 client 的下一个请求。*/
-static void fail(struct engine_read *read, struct engine_failure failure)
+static void fail_read(struct engine_read *read, struct engine_failure failure)
 {
 	struct ipc_client *client = read->client;
 
@@ -81,8 +81,8 @@ static void fail(struct engine_read *read, struct engine_failure failure)
 
 static void fail_by_time(struct engine_read *read)
 {
-	fail(read,
-	     engine_network_timeout((now_ns() - read->began) / NS_PER_MS));
+	fail_read(read,
+		  engine_network_timeout((now_ns() - read->began) / NS_PER_MS));
 }
 
 static void on_timer(void *owner)
@@ -132,12 +132,13 @@ static void finish(struct engine_read *read)
 	 */
 	if (read->request.offset == 0 && read->size == n->size &&
 	    read->crc != n->crc32c)
-		fail(read,
-		     engine_failure_of(
-			     ENGINE_IO_ERROR,
-			     "needle %ju of volume %u is damaged: the CRC-32C "
-			     "of its bytes is 0x%08x, its record says 0x%08x",
-			     n->needle_id, n->volume_id, read->crc, n->crc32c));
+		fail_read(read, engine_failure_of(ENGINE_IO_ERROR,
+						  "needle %ju of volume %u is "
+						  "damaged: the CRC-32C "
+						  "of its bytes is 0x%08x, its "
+						  "record says 0x%08x",
+						  n->needle_id, n->volume_id,
+						  read->crc, n->crc32c));
 	else
 		answer(read);
 }
@@ -197,7 +198,7 @@ static void on_done(struct remote_read *remote, int status)
 	} else if (status == -ECONNRESET) {
 		fail_by_time(read);
 	} else {
-		fail(read, engine_read_failed(status));
+		fail_read(read, engine_read_failed(status));
 	}
 }
 
@@ -343,7 +344,7 @@ void engine_read_go_on(struct engine_read *read)
 	if (!rc)
 		rc = take_memory(read, &failure);
 	if (rc) {
-		fail(read, failure);
+		fail_read(read, failure);
 		return;
 	}
 	read->crc = 0;

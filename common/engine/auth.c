@@ -35,12 +35,10 @@ static int read_all(char token[ENGINE_TOKEN_SIZE], int fd, const char *path)
 		return load_failed(errno, "read", path);
 	if (n && token[n - 1] == '\n')
 		n--;
-	if (!n || n > ENGINE_TOKEN_MOST) {
-		report_error("put one line into it",
-			     "the token in %s is not 1 ... %d bytes long", path,
-			     ENGINE_TOKEN_MOST);
-		return -EINVAL;
-	}
+	if (!n || n > ENGINE_TOKEN_MOST)
+		return fail(-EINVAL, "put one line into it",
+			    "the token in %s is not 1 ... %d bytes long", path,
+			    ENGINE_TOKEN_MOST);
 	if (!fstat(fd, &st) && st.st_mode & (S_IRWXG | S_IRWXO))
 		report_warning("chmod 600 it",
 			       "others may read the token in %s", path);

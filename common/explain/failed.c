@@ -31,17 +31,15 @@ int no_such_device(const char *name, int count, int err)
 	char next[EXPLAIN_NEXT_SIZE];
 	struct explanation why;
 
-	if (name && count) {
-		report_error("list the devices with build/01-device-open or "
-			     "`rdma link`",
-			     "no RDMA device is named \"%s\"", name);
-		return -ENODEV;
-	}
+	if (name && count)
+		return fail(-ENODEV,
+			    "list the devices with build/01-device-open or "
+			    "`rdma link`",
+			    "no RDMA device is named \"%s\"", name);
 	why = explain_device_list(err);
-	report_error(explain_next(next, &why),
-		     "there is no RDMA device on this machine%s%s",
-		     why.cause[0] ? ": " : "", why.cause);
-	return -ENODEV;
+	return fail(-ENODEV, explain_next(next, &why),
+		    "there is no RDMA device on this machine%s%s",
+		    why.cause[0] ? ": " : "", why.cause);
 }
 
 int open_device_failed(struct ibv_device *device, int err)
@@ -52,22 +50,22 @@ int open_device_failed(struct ibv_device *device, int err)
 
 int no_active_port(struct ibv_device *device, enum ibv_port_state state)
 {
-	report_error("set the network device behind it up (ip link set DEV "
-		     "up) and see `rdma link`",
-		     "%s has no active port (port 1 is %s)",
-		     ibv_get_device_name(device), ibv_port_state_str(state));
-	return -ENETDOWN;
+	return fail(-ENETDOWN,
+		    "set the network device behind it up (ip link set DEV "
+		    "up) and see `rdma link`",
+		    "%s has no active port (port 1 is %s)",
+		    ibv_get_device_name(device), ibv_port_state_str(state));
 }
 
 int gid_refused(const char *device, unsigned int port, int wanted, bool found)
 {
-	report_error("list the GIDs with build/01-device-open and name a "
-		     "filled RoCE v2 slot, or leave the GID index out",
-		     "GID index %d of %s port %u %s", wanted, device, port,
-		     wanted < 0 ? "(automatic): no RoCE v2 GID there"
-		     : found	? "is not RoCE v2"
-				: "is empty");
-	return -EADDRNOTAVAIL;
+	return fail(-EADDRNOTAVAIL,
+		    "list the GIDs with build/01-device-open and name a "
+		    "filled RoCE v2 slot, or leave the GID index out",
+		    "GID index %d of %s port %u %s", wanted, device, port,
+		    wanted < 0 ? "(automatic): no RoCE v2 GID there"
+		    : found    ? "is not RoCE v2"
+			       : "is empty");
 }
 
 void warn_of_link_local(const char *device, unsigned int port)
@@ -80,18 +78,16 @@ void warn_of_link_local(const char *device, unsigned int port)
 int size_refused(const char *device, unsigned int port, uint32_t size,
 		 uint32_t most)
 {
-	report_error("choose a --size that the port can carry",
-		     "message size %u is not in 1 ... %u (max_msg_sz of %s "
-		     "port %u)",
-		     size, most, device, port);
-	return -EMSGSIZE;
+	return fail(-EMSGSIZE, "choose a --size that the port can carry",
+		    "message size %u is not in 1 ... %u (max_msg_sz of %s "
+		    "port %u)",
+		    size, most, device, port);
 }
 
 int no_memory_for_buffer(size_t size)
 {
-	report_error("choose a smaller --size",
-		     "no memory for a buffer of %zu bytes", size);
-	return -ENOMEM;
+	return fail(-ENOMEM, "choose a smaller --size",
+		    "no memory for a buffer of %zu bytes", size);
 }
 
 int reg_mr_failed(struct ibv_pd *pd, const void *addr, size_t length,
@@ -177,10 +173,9 @@ static const struct posted *find_posted(const struct posted *posted, size_t n,
 
 int unexpected_completion(const struct ibv_wc *wc)
 {
-	report_error(NULL,
-		     "unexpected completion: wr_id 0x%llx opcode %d on QP %u",
-		     (unsigned long long)wc->wr_id, wc->opcode, wc->qp_num);
-	return -EIO;
+	return fail(-EIO, NULL,
+		    "unexpected completion: wr_id 0x%llx opcode %d on QP %u",
+		    (unsigned long long)wc->wr_id, wc->opcode, wc->qp_num);
 }
 
 /* 怎样称呼一个请求：收发按 slot，单边操作按对端的地址。*/

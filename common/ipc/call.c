@@ -158,13 +158,12 @@ int engine_ask(struct engine_connection *c,
 		return rc;
 	if (answer->type == ENGINE_ERROR)
 		return -EREMOTEIO;
-	report_error("is it an engine of the same protocol?",
-		     "the engine answered %s with %s",
-		     engine_type_name(request->type),
-		     answer->type == ENGINE_UNKNOWN
-			     ? "something unknown"
-			     : engine_type_name(answer->type));
-	return -EPROTO;
+	return fail(-EPROTO, "is it an engine of the same protocol?",
+		    "the engine answered %s with %s",
+		    engine_type_name(request->type),
+		    answer->type == ENGINE_UNKNOWN
+			    ? "something unknown"
+			    : engine_type_name(answer->type));
 }
 
 /* 值得再试的，和必须先改请求的，给人的下一步不同。*/
@@ -208,12 +207,10 @@ int engine_call(struct engine_connection *c,
 int engine_keep_id(char id[ENGINE_ID_SIZE],
 		   const struct engine_start_read_response *started)
 {
-	if (started->session_id.size != ENGINE_ID_SIZE - 1) {
-		report_error("is it an engine of the same protocol?",
-			     "the engine's session id has %zu bytes",
-			     started->session_id.size);
-		return -EPROTO;
-	}
+	if (started->session_id.size != ENGINE_ID_SIZE - 1)
+		return fail(-EPROTO, "is it an engine of the same protocol?",
+			    "the engine's session id has %zu bytes",
+			    started->session_id.size);
 	memcpy(id, started->session_id.data, ENGINE_ID_SIZE - 1);
 	id[ENGINE_ID_SIZE - 1] = '\0';
 	return 0;
@@ -238,11 +235,10 @@ int engine_map_received(struct engine_connection *c, uint64_t size,
 	int fd = engine_stream_take_fd(&c->stream);
 	int rc = 0;
 
-	if (fd < 0) {
-		report_error(NULL, "MapBufferResponse came without a file "
-				   "descriptor");
-		return -EPROTO;
-	}
+	if (fd < 0)
+		return fail(-EPROTO, NULL,
+			    "MapBufferResponse came without a file "
+			    "descriptor");
 	*mapping = (struct engine_mapping){ .size = size };
 	if (!holds(fd, size)) {
 		report_error("is it an engine of the same protocol?",

@@ -35,10 +35,9 @@ static int address_of(const char *path, struct sockaddr_un *address)
 		memcpy(address->sun_path, path, length);
 		return 0;
 	}
-	report_error("choose a shorter path",
-		     "the socket's path is %zu bytes long, not 1 ... %zu: %s",
-		     length, sizeof(address->sun_path) - 1, path);
-	return -ENAMETOOLONG;
+	return fail(-ENAMETOOLONG, "choose a shorter path",
+		    "the socket's path is %zu bytes long, not 1 ... %zu: %s",
+		    length, sizeof(address->sun_path) - 1, path);
 }
 
 static int in_use(const char *path)
@@ -92,11 +91,10 @@ static int clear_name(const char *path, const struct sockaddr_un *address)
 		return errno == ENOENT
 			       ? 0
 			       : call_failed(errno, "lstat(\"%s\")", path);
-	if (!S_ISSOCK(st.st_mode)) {
-		report_error("choose another --socket, or remove it yourself",
-			     "%s is there and is not a socket", path);
-		return -EEXIST;
-	}
+	if (!S_ISSOCK(st.st_mode))
+		return fail(-EEXIST,
+			    "choose another --socket, or remove it yourself",
+			    "%s is there and is not a socket", path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return call_failed(errno, "socket(AF_UNIX)");

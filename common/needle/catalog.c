@@ -70,17 +70,13 @@ int needle_catalog_add(struct needle_catalog *catalog,
 	size_t n = catalog->count;
 	struct needle_entry *entries;
 
-	if (n >= NEEDLE_CATALOG_MOST) {
-		report_error("spread the volumes over several nodes",
-			     "a catalogue holds at most %u needles",
-			     NEEDLE_CATALOG_MOST);
-		return -E2BIG;
-	}
+	if (n >= NEEDLE_CATALOG_MOST)
+		return fail(-E2BIG, "spread the volumes over several nodes",
+			    "a catalogue holds at most %u needles",
+			    NEEDLE_CATALOG_MOST);
 	entries = array_room(catalog->entries, n, sizeof(*entries));
-	if (!entries) {
-		report_error(NULL, "no memory for %zu needles", 2 * n);
-		return -ENOMEM;
-	}
+	if (!entries)
+		return fail(-ENOMEM, NULL, "no memory for %zu needles", 2 * n);
 	catalog->entries = entries;
 	catalog->entries[n] = *entry;
 	catalog->count = n + 1;
@@ -151,9 +147,8 @@ not_a_catalogue(const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(what, sizeof(what), fmt, args);
 	va_end(args);
-	report_error("is it a needle_server of this build?",
-		     "the peer's catalogue cannot be: %s", what);
-	return -EPROTO;
+	return fail(-EPROTO, "is it a needle_server of this build?",
+		    "the peer's catalogue cannot be: %s", what);
 }
 
 static int check_head(const struct wire_head *head)

@@ -58,8 +58,8 @@ int needle_volume_path(const char *dir, uint32_t volume_id, char **path)
 {
 	if (asprintf(path, "%s/volume-%u.needles", dir, volume_id) >= 0)
 		return 0;
-	report_error(NULL, "no memory for the path of volume %u", volume_id);
-	return -ENOMEM;
+	return fail(-ENOMEM, NULL, "no memory for the path of volume %u",
+		    volume_id);
 }
 
 uint64_t needle_record_bytes(uint64_t size)
@@ -115,33 +115,24 @@ static int check_volume_values(const uint8_t *in, const char *path,
 {
 	uint64_t committed = get64(in + 16);
 
-	if (get32(in + 8) != NEEDLE_VERSION) {
-		report_error("read it with the program that wrote it",
-			     "%s: format version %u, this program knows %d",
-			     path, get32(in + 8), NEEDLE_VERSION);
-		return -ENOTSUP;
-	}
-	if (get32(in + 12) != volume_id) {
-		report_error("give the file its own name back",
-			     "%s: the file is of volume %u", path,
-			     get32(in + 12));
-		return -EBADMSG;
-	}
-	if (committed < NEEDLE_VOLUME_HEADER || committed % 8 ||
-	    get32(in + 24)) {
-		report_error(restore,
-			     "%s: the header's values cannot be: committed "
-			     "%ju, reserved %u",
-			     path, committed, get32(in + 24));
-		return -EBADMSG;
-	}
-	if (committed > file_size) {
-		report_error(restore,
-			     "%s: %ju bytes were committed, the file has only "
-			     "%ju: it was cut",
-			     path, committed, file_size);
-		return -EBADMSG;
-	}
+	if (get32(in + 8) != NEEDLE_VERSION)
+		return fail(-ENOTSUP, "read it with the program that wrote it",
+			    "%s: format version %u, this program knows %d",
+			    path, get32(in + 8), NEEDLE_VERSION);
+	if (get32(in + 12) != volume_id)
+		return fail(-EBADMSG, "give the file its own name back",
+			    "%s: the file is of volume %u", path,
+			    get32(in + 12));
+	if (committed < NEEDLE_VOLUME_HEADER || committed % 8 || get32(in + 24))
+		return fail(-EBADMSG, restore,
+			    "%s: the header's values cannot be: committed "
+			    "%ju, reserved %u",
+			    path, committed, get32(in + 24));
+	if (committed > file_size)
+		return fail(-EBADMSG, restore,
+			    "%s: %ju bytes were committed, the file has only "
+			    "%ju: it was cut",
+			    path, committed, file_size);
 	return 0;
 }
 
@@ -151,20 +142,16 @@ int needle_read_volume_header(const uint8_t in[NEEDLE_VOLUME_HEADER],
 {
 	int rc;
 
-	if (memcmp(in, VOLUME_MAGIC, 8)) {
-		report_error("is this a volume of this store?",
-			     "%s: no volume: the file does not begin with "
-			     "\"NEEDLES\"",
-			     path);
-		return -EBADMSG;
-	}
-	if (!needle_volume_header_is_whole(in)) {
-		report_error(restore,
-			     "%s: the header at offset 0 is damaged: its "
-			     "CRC-32C says 0x%08x, its bytes give 0x%08x",
-			     path, get32(in + CRC_AT), crc32c(0, in, CRC_AT));
-		return -EBADMSG;
-	}
+	if (memcmp(in, VOLUME_MAGIC, 8))
+		return fail(-EBADMSG, "is this a volume of this store?",
+			    "%s: no volume: the file does not begin with "
+			    "\"NEEDLES\"",
+			    path);
+	if (!needle_volume_header_is_whole(in))
+		return fail(-EBADMSG, restore,
+			    "%s: the header at offset 0 is damaged: its "
+			    "CRC-32C says 0x%08x, its bytes give 0x%08x",
+			    path, get32(in + CRC_AT), crc32c(0, in, CRC_AT));
 	rc = check_volume_values(in, path, volume_id, file_size);
 	if (!rc)
 		*committed = get64(in + 16);
@@ -178,21 +165,17 @@ int needle_read_record_header(const uint8_t *in, const char *path,
 	uint32_t crc;
 
 	/* committed 以内必有完整的 record；连头都放不下，就是被改坏了。*/
-	if (room < NEEDLE_RECORD_HEADER) {
-		report_error(restore,
-			     "%s: only %ju bytes are left for the record at "
-			     "offset %ju",
-			     path, room, offset);
-		return -EBADMSG;
-	}
+	if (room < NEEDLE_RECORD_HEADER)
+		return fail(-EBADMSG, restore,
+			    "%s: only %ju bytes are left for the record at "
+			    "offset %ju",
+			    path, room, offset);
 	crc = record_crc(in, volume_id, offset);
-	if (get32(in + CRC_AT) != crc) {
-		report_error(restore,
-			     "%s: the record header at offset %ju is damaged: "
-			     "its CRC-32C says 0x%08x, its bytes give 0x%08x",
-			     path, offset, get32(in + CRC_AT), crc);
-		return -EBADMSG;
-	}
+	if (get32(in + CRC_AT) != crc)
+		return fail(-EBADMSG, restore,
+			    "%s: the record header at offset %ju is damaged: "
+			    "its CRC-32C says 0x%08x, its bytes give 0x%08x",
+			    path, offset, get32(in + CRC_AT), crc);
 	*needle = (struct needle){ .needle_id = get64(in + 8),
 				   .offset = offset,
 				   .size = get64(in + 16),
@@ -206,10 +189,9 @@ int needle_read_record_header(const uint8_t *in, const char *path,
 	if (get32(in) == RECORD_MAGIC &&
 	    needle->size <= room - NEEDLE_RECORD_HEADER)
 		return 0;
-	report_error(restore,
-		     "%s: the record at offset %ju cannot be: magic 0x%08x, "
-		     "%ju bytes of data where there is room for %ju",
-		     path, offset, get32(in), needle->size,
-		     room - NEEDLE_RECORD_HEADER);
-	return -EBADMSG;
+	return fail(-EBADMSG, restore,
+		    "%s: the record at offset %ju cannot be: magic 0x%08x, "
+		    "%ju bytes of data where there is room for %ju",
+		    path, offset, get32(in), needle->size,
+		    room - NEEDLE_RECORD_HEADER);
 }

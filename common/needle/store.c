@@ -30,8 +30,7 @@
 
 static int no_memory(const char *path)
 {
-	report_error(NULL, "%s: no memory for the index", path);
-	return -ENOMEM;
+	return fail(-ENOMEM, NULL, "%s: no memory for the index", path);
 }
 
 /* ---- 索引 ---------------------------------------------------------------- */
@@ -123,12 +122,11 @@ static int read_header(struct needle_volume *volume, const uint8_t *header,
 	/* 空文件：刚建好、还没写头就断了电。里面什么都没有过，不算损坏。*/
 	if (!size)
 		return 0;
-	if (size < NEEDLE_VOLUME_HEADER) {
-		report_error("restore the volume from a copy; if nothing was "
-			     "ever put there, remove the file",
-			     "%s: %ju bytes are no volume", path, size);
-		return -EBADMSG;
-	}
+	if (size < NEEDLE_VOLUME_HEADER)
+		return fail(-EBADMSG,
+			    "restore the volume from a copy; if nothing was "
+			    "ever put there, remove the file",
+			    "%s: %ju bytes are no volume", path, size);
 	rc = needle_read_volume_header(header, path, volume_id, size,
 				       &volume->length);
 	if (!rc)
@@ -193,11 +191,9 @@ int needle_read_start(int fd, const char *path,
 	memset(header, 0, NEEDLE_VOLUME_HEADER);
 	if (fstat(fd, &st))
 		return call_failed(errno, "fstat(%s)", path);
-	if (!S_ISREG(st.st_mode)) {
-		report_error("remove it from the store",
-			     "%s: this is no regular file", path);
-		return -EINVAL;
-	}
+	if (!S_ISREG(st.st_mode))
+		return fail(-EINVAL, "remove it from the store",
+			    "%s: this is no regular file", path);
 	/* 先读头、后问大小：文件只会变长，所以 committed 一定落在这个大小以内。*/
 	if (pread(fd, header, NEEDLE_VOLUME_HEADER, 0) < 0)
 		return call_failed(errno, "pread(%s)", path);
@@ -315,14 +311,13 @@ int needle_check(const struct needle_volume *volume,
 
 	if (crc == needle->crc32c)
 		return 0;
-	report_error("put the needle again, or restore the volume from a copy",
-		     "%s/volume-%u.needles: the data of needle %ju at offset "
-		     "%ju are damaged: the record's CRC-32C says 0x%08x, the "
-		     "bytes give 0x%08x",
-		     dir, volume->volume_id, needle->needle_id,
-		     needle->offset + NEEDLE_RECORD_HEADER, needle->crc32c,
-		     crc);
-	return -EBADMSG;
+	return fail(-EBADMSG,
+		    "put the needle again, or restore the volume from a copy",
+		    "%s/volume-%u.needles: the data of needle %ju at offset "
+		    "%ju are damaged: the record's CRC-32C says 0x%08x, the "
+		    "bytes give 0x%08x",
+		    dir, volume->volume_id, needle->needle_id,
+		    needle->offset + NEEDLE_RECORD_HEADER, needle->crc32c, crc);
 }
 
 /* ---- 一个 store 里有哪些 volume ------------------------------------------ */

@@ -101,17 +101,14 @@ static int lock(const struct needle_writer *writer, int64_t deadline)
 	while (flock(writer->fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return write_failed("flock", writer->path);
-		if (deadline_sleep_ms(LOCK_RETRY_MS, deadline)) {
-			report_error(NULL, "%s: stopped by a signal",
-				     writer->path);
-			return -EINTR;
-		}
-		if (deadline_passed(deadline)) {
-			report_error("wait until it has ended, and try again",
-				     "%s: another process is writing to it",
-				     writer->path);
-			return -EBUSY;
-		}
+		if (deadline_sleep_ms(LOCK_RETRY_MS, deadline))
+			return fail(-EINTR, NULL, "%s: stopped by a signal",
+				    writer->path);
+		if (deadline_passed(deadline))
+			return fail(-EBUSY,
+				    "wait until it has ended, and try again",
+				    "%s: another process is writing to it",
+				    writer->path);
 	}
 	return 0;
 }

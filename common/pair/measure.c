@@ -66,14 +66,14 @@ const char *mode_name(uint32_t mode)
 static int plans_differ(const struct plan_msg *mine,
 			const struct plan_msg *peers)
 {
-	report_error("give --bw, --iters and --size the same values on both "
-		     "sides",
-		     "the peer plans mode %s, %ju messages of %u bytes; this "
-		     "side mode %s, %ju messages of %u bytes",
-		     mode_name(be32toh(peers->mode)), be64toh(peers->iters),
-		     be32toh(peers->size), mode_name(be32toh(mine->mode)),
-		     be64toh(mine->iters), be32toh(mine->size));
-	return -EPROTO;
+	return fail(-EPROTO,
+		    "give --bw, --iters and --size the same values on both "
+		    "sides",
+		    "the peer plans mode %s, %ju messages of %u bytes; this "
+		    "side mode %s, %ju messages of %u bytes",
+		    mode_name(be32toh(peers->mode)), be64toh(peers->iters),
+		    be32toh(peers->size), mode_name(be32toh(mine->mode)),
+		    be64toh(mine->iters), be32toh(mine->size));
 }
 
 /*
@@ -84,10 +84,10 @@ static int check_fit(const char *whose, uint32_t size, uint32_t room)
 {
 	if (size <= room)
 		return 0;
-	report_error("start both sides with a --size that holds the message",
-		     "%s message has %u bytes, the receive buffer %u", whose,
-		     size, room);
-	return -EMSGSIZE;
+	return fail(-EMSGSIZE,
+		    "start both sides with a --size that holds the message",
+		    "%s message has %u bytes, the receive buffer %u", whose,
+		    size, room);
 }
 
 int agree_on_plan(const struct rdma_resources *res,
@@ -162,11 +162,10 @@ static int check_received(struct progress *p, const struct ibv_wc *wc)
 		p->received++;
 		return 0;
 	}
-	report_error(NULL,
-		     "message %ju arrived wrong: %u bytes in slot %u (%u "
-		     "bytes expected)",
-		     p->received, wc->byte_len, slot, res->msg_size);
-	return -EBADMSG;
+	return fail(-EBADMSG, NULL,
+		    "message %ju arrived wrong: %u bytes in slot %u (%u "
+		    "bytes expected)",
+		    p->received, wc->byte_len, slot, res->msg_size);
 }
 // endregion stamp
 

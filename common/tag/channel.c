@@ -100,15 +100,15 @@ int tag_channel_meet(struct tag_channel *ch, const struct tag_plan *peers)
 	    peers->rendezvous == mine.rendezvous &&
 	    peers->eager_max == mine.eager_max)
 		return 0;
-	report_error("run the same build on both sides, with the same eager "
-		     "limit",
-		     "the peer's channel is magic 0x%08x version %u, depth %u, "
-		     "%u rendezvous, eager up to %u bytes; mine is 0x%08x "
-		     "version %u, depth %u, %u, %u bytes",
-		     peers->magic, peers->version, peers->depth,
-		     peers->rendezvous, peers->eager_max, mine.magic,
-		     mine.version, mine.depth, mine.rendezvous, mine.eager_max);
-	return -EPROTO;
+	return fail(-EPROTO,
+		    "run the same build on both sides, with the same eager "
+		    "limit",
+		    "the peer's channel is magic 0x%08x version %u, depth %u, "
+		    "%u rendezvous, eager up to %u bytes; mine is 0x%08x "
+		    "version %u, depth %u, %u, %u bytes",
+		    peers->magic, peers->version, peers->depth,
+		    peers->rendezvous, peers->eager_max, mine.magic,
+		    mine.version, mine.depth, mine.rendezvous, mine.eager_max);
 }
 
 static struct tag_plan plan_to_wire(struct tag_plan plan)

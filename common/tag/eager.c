@@ -202,13 +202,12 @@ int tag_recv(struct tag_channel *ch, struct tag_request *request, void *buf,
 /* 对端不可信：长度、protocol、id，凡是来自它的，用之前都要查。*/
 static int bad_message(uint32_t bytes, const struct tag_header *head)
 {
-	report_error("run the same build on both sides",
-		     "the peer's message of %u bytes cannot be: protocol %u, "
-		     "length %u, id %u",
-		     bytes, bytes < sizeof(*head) ? 0 : head->protocol,
-		     bytes < sizeof(*head) ? 0 : le32toh(head->length),
-		     bytes < sizeof(*head) ? 0 : le16toh(head->id));
-	return -EPROTO;
+	return fail(-EPROTO, "run the same build on both sides",
+		    "the peer's message of %u bytes cannot be: protocol %u, "
+		    "length %u, id %u",
+		    bytes, bytes < sizeof(*head) ? 0 : head->protocol,
+		    bytes < sizeof(*head) ? 0 : le32toh(head->length),
+		    bytes < sizeof(*head) ? 0 : le16toh(head->id));
 }
 
 static int on_message(struct tag_channel *ch, uint32_t slot, uint32_t bytes)

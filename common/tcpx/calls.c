@@ -274,12 +274,10 @@ int tcpx_reg_mr(struct tcpx_comm *comm, void *data, size_t size, int type,
 	int rc;
 
 	/* v8 之前 size 是 int：悄悄截断的话，注册的就只是 buffer 的一部分。*/
-	if (net->api < 8 && size > INT_MAX) {
-		report_error("use --net-api v8, or less memory",
-			     "regMr of v%d takes at most %d bytes, not %zu",
-			     net->api, INT_MAX, size);
-		return -E2BIG;
-	}
+	if (net->api < 8 && size > INT_MAX)
+		return fail(-E2BIG, "use --net-api v8, or less memory",
+			    "regMr of v%d takes at most %d bytes, not %zu",
+			    net->api, INT_MAX, size);
 	if (net->api == 5)
 		rc = ((const ncclNet_v5_t *)net->table)
 			     ->regMr(comm->comm, data, (int)size, type, &made);
@@ -373,11 +371,10 @@ int tcpx_irecv(struct tcpx_comm *comm, int n, void **data, int *sizes,
 	*request = NULL;
 	if (comm->failed)
 		return -EIO;
-	if (n < 1 || n > NCCL_NET_PLUGIN_MAX_RECVS) {
-		report_error(NULL, "irecv() takes 1 ... %d buffers, not %d",
-			     NCCL_NET_PLUGIN_MAX_RECVS, n);
-		return -EINVAL;
-	}
+	if (n < 1 || n > NCCL_NET_PLUGIN_MAX_RECVS)
+		return fail(-EINVAL, NULL,
+			    "irecv() takes 1 ... %d buffers, not %d",
+			    NCCL_NET_PLUGIN_MAX_RECVS, n);
 	if (ring_is_full(comm))
 		return 0;
 	rc = comm->net->calls.irecv(comm->comm, n, data, sizes, tags, mhandles,

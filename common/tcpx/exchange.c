@@ -65,14 +65,14 @@ static int check_head(const char *what, const void *msg, uint32_t magic,
 
 	if (magic == expected && version == EXCHANGE_VERSION)
 		return 0;
-	report_error(magic == expected ? "run the same build on both sides"
-				       : "is that port really a "
-					 "test_connection's bootstrap port?",
-		     "the peer's %s begins with magic 0x%08x (\"%s\") version "
-		     "%u; expected 0x%08x version %u",
-		     what, magic, printable_text(text, sizeof(text), msg, 4),
-		     version, expected, EXCHANGE_VERSION);
-	return -EPROTO;
+	return fail(-EPROTO,
+		    magic == expected ? "run the same build on both sides"
+				      : "is that port really a "
+					"test_connection's bootstrap port?",
+		    "the peer's %s begins with magic 0x%08x (\"%s\") version "
+		    "%u; expected 0x%08x version %u",
+		    what, magic, printable_text(text, sizeof(text), msg, 4),
+		    version, expected, EXCHANGE_VERSION);
 }
 
 /*
@@ -83,11 +83,11 @@ static int check_api(int peers, int mine)
 {
 	if (!mine || peers == mine)
 		return 0;
-	report_error("give both sides the same plugin, or the same --net-api",
-		     "the peer's handle was made by listen of API v%d, this "
-		     "side connects through v%d",
-		     peers, mine);
-	return -EPROTO;
+	return fail(-EPROTO,
+		    "give both sides the same plugin, or the same --net-api",
+		    "the peer's handle was made by listen of API v%d, this "
+		    "side connects through v%d",
+		    peers, mine);
 }
 
 // region receive-handles
@@ -107,13 +107,11 @@ int tcpx_receive_handles(int sock, int api, struct tcpx_handle *handles,
 	n = be16toh(msg.count);
 	size = be16toh(msg.handle_size);
 	/* 先检查再读：对端说 65535 个，不等于我们就得准备那么大的 buffer。*/
-	if (n < 1 || n > TCPX_MAX_CHANNELS || size != sizeof(*handles)) {
-		report_error("run the same build on both sides",
-			     "the peer announces %u handles of %u bytes; it "
-			     "must be 1 ... %d of %zu",
-			     n, size, TCPX_MAX_CHANNELS, sizeof(*handles));
-		return -EPROTO;
-	}
+	if (n < 1 || n > TCPX_MAX_CHANNELS || size != sizeof(*handles))
+		return fail(-EPROTO, "run the same build on both sides",
+			    "the peer announces %u handles of %u bytes; it "
+			    "must be 1 ... %d of %zu",
+			    n, size, TCPX_MAX_CHANNELS, sizeof(*handles));
 	rc = check_api(be16toh(msg.api), api);
 	if (rc)
 		return rc;
@@ -155,13 +153,11 @@ int tcpx_receive_plan(int sock, struct tcpx_plan *plan, int64_t deadline)
 	size = be64toh(msg.size);
 	iters = be64toh(msg.iters);
 	if (mode > TCPX_PING_PONG || size > TCPX_MAX_SIZE || iters < 1 ||
-	    iters > MAX_ITERS || msg.text > 1) {
-		report_error("run the same build on both sides",
-			     "the peer's plan cannot be: mode %u, %ju "
-			     "messages of %ju bytes",
-			     mode, iters, size);
-		return -EPROTO;
-	}
+	    iters > MAX_ITERS || msg.text > 1)
+		return fail(-EPROTO, "run the same build on both sides",
+			    "the peer's plan cannot be: mode %u, %ju "
+			    "messages of %ju bytes",
+			    mode, iters, size);
 	*plan = (struct tcpx_plan){ (enum tcpx_mode)mode, size, iters,
 				    msg.text };
 	return 0;

@@ -58,10 +58,9 @@ static int check_memory(const struct tcpx_flow *flow, unsigned int flows)
 
 	if (need <= have)
 		return 0;
-	report_error("choose a smaller --size or fewer --channels",
-		     "the buffers need %ju MiB, this machine has %ju MiB",
-		     need >> 20, have >> 20);
-	return -ENOMEM;
+	return fail(-ENOMEM, "choose a smaller --size or fewer --channels",
+		    "the buffers need %ju MiB, this machine has %ju MiB",
+		    need >> 20, have >> 20);
 }
 
 int tcpx_flow_open(struct tcpx_flow *flow, const struct tcpx_plan *plan,
@@ -77,12 +76,11 @@ int tcpx_flow_open(struct tcpx_flow *flow, const struct tcpx_plan *plan,
 	if (rc)
 		return rc;
 	flow->arena = aligned_alloc(64, flow->arena_size);
-	if (!flow->arena) {
-		report_error("choose a smaller --size or fewer --channels",
-			     "no memory for %zu bytes of buffers",
-			     flow->arena_size);
-		return -ENOMEM;
-	}
+	if (!flow->arena)
+		return fail(-ENOMEM,
+			    "choose a smaller --size or fewer --channels",
+			    "no memory for %zu bytes of buffers",
+			    flow->arena_size);
 	memset(flow->arena, GUARD_BYTE, flow->arena_size);
 	rc = tcpx_reg_mr(flow->comm, flow->arena, flow->arena_size, mem_type,
 			 &flow->mhandle);
@@ -144,11 +142,11 @@ static void prepare(struct tcpx_flow *flow, uint64_t message)
 static int arrived_wrong(const struct tcpx_flow *flow, uint64_t message,
 			 const char *how)
 {
-	report_error("both sides should run the same build, and the plugin be "
-		     "one that works with NCCL",
-		     "message %ju on channel %u arrived wrong: %s", message,
-		     flow->channel, how);
-	return -EBADMSG;
+	return fail(-EBADMSG,
+		    "both sides should run the same build, and the plugin be "
+		    "one that works with NCCL",
+		    "message %ju on channel %u arrived wrong: %s", message,
+		    flow->channel, how);
 }
 
 /* -1：插件没说。那就只能靠内容来判断。*/
@@ -274,8 +272,7 @@ static int stop_if_asked(const char *what)
 {
 	if (!stop_requested())
 		return 0;
-	report_error(NULL, "%s: stopped by a signal", what);
-	return -EINTR;
+	return fail(-EINTR, NULL, "%s: stopped by a signal", what);
 }
 
 int tcpx_move(struct tcpx_flow *flows, unsigned int n,

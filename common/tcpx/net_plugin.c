@@ -238,10 +238,10 @@ static int open_library(struct tcpx_net *net)
 	net->lib = dlopen(net->path, RTLD_NOW | RTLD_LOCAL);
 	if (net->lib)
 		return 0;
-	report_error("set UCCL_TCPX_PLUGIN_PATH to a plugin's full path; make "
-		     "builds one: build/" OWN_PLUGIN,
-		     "dlopen() failed: %s", dlerror());
-	return -ENOENT;
+	return fail(-ENOENT,
+		    "set UCCL_TCPX_PLUGIN_PATH to a plugin's full path; make "
+		    "builds one: build/" OWN_PLUGIN,
+		    "dlopen() failed: %s", dlerror());
 }
 
 int tcpx_load_plugin(struct tcpx_net *net, const char *path, int api)
@@ -295,10 +295,10 @@ int tcpx_get_device_count(struct tcpx_net *net)
 		return plugin_failed(net, rc, "devices()");
 	if (n > 0)
 		return n;
-	report_error("is a network interface up? plugins choose by "
-		     "NCCL_SOCKET_IFNAME and the like",
-		     "plugin \"%s\" found %d devices", net->name, n);
-	return -ENODEV;
+	return fail(-ENODEV,
+		    "is a network interface up? plugins choose by "
+		    "NCCL_SOCKET_IFNAME and the like",
+		    "plugin \"%s\" found %d devices", net->name, n);
 }
 
 int tcpx_get_properties(struct tcpx_net *net, int dev,

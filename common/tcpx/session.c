@@ -100,12 +100,10 @@ static int initialize(struct session *s)
 	if (n < 0)
 		return n;
 	report_line("✓ SUCCESS: Found %d TCPX devices", n);
-	if (t->dev >= n) {
-		report_error("choose a smaller --dev",
-			     "there is no device %d, only 0 ... %d", t->dev,
-			     n - 1);
-		return -ENODEV;
-	}
+	if (t->dev >= n)
+		return fail(-ENODEV, "choose a smaller --dev",
+			    "there is no device %d, only 0 ... %d", t->dev,
+			    n - 1);
 	rc = tcpx_get_properties(&s->net, t->dev, &props);
 	if (!rc)
 		report_fact("device %d: %s, %d Mbit/s, up to %d buffers in a "
@@ -165,22 +163,21 @@ static int compare_plans(const struct session *s)
 	    (mine->mode == peers->mode && mine->size == peers->size &&
 	     mine->iters == peers->iters))
 		return 0;
-	report_error("give both sides the same, or the server none at all",
-		     "the client plans %ju messages of %ju bytes, this "
-		     "server was told %ju of %ju bytes%s",
-		     peers->iters, peers->size, mine->iters, mine->size,
-		     mine->mode == peers->mode ? "" : ", in another mode");
-	return -EPROTO;
+	return fail(-EPROTO,
+		    "give both sides the same, or the server none at all",
+		    "the client plans %ju messages of %ju bytes, this "
+		    "server was told %ju of %ju bytes%s",
+		    peers->iters, peers->size, mine->iters, mine->size,
+		    mine->mode == peers->mode ? "" : ", in another mode");
 }
 
 static int compare_channels(const struct session *s)
 {
 	if (!s->test->channels || s->test->channels == s->channels)
 		return 0;
-	report_error("give both sides the same --channels",
-		     "the server has %u channels, this client was told %u",
-		     s->channels, s->test->channels);
-	return -EPROTO;
+	return fail(-EPROTO, "give both sides the same --channels",
+		    "the server has %u channels, this client was told %u",
+		    s->channels, s->test->channels);
 }
 
 static int check_ping_pong(const struct session *s, unsigned int way_back)
@@ -188,11 +185,10 @@ static int check_ping_pong(const struct session *s, unsigned int way_back)
 	if (s->plan.mode != TCPX_PING_PONG ||
 	    (s->channels == 1 && way_back == 1))
 		return 0;
-	report_error("leave out --channels with --ping-pong",
-		     "a ping-pong has one channel there and one back, not %u "
-		     "and %u",
-		     s->channels, way_back);
-	return -EPROTO;
+	return fail(-EPROTO, "leave out --channels with --ping-pong",
+		    "a ping-pong has one channel there and one back, not %u "
+		    "and %u",
+		    s->channels, way_back);
 }
 
 static int give_handles(struct session *s)

@@ -102,12 +102,11 @@ static int check_control(const struct ucx_endpoint *ep)
 		if (ucx_peer_closes(ep))
 			return -ESHUTDOWN;
 	}
-	report_error("the peer breaks the protocol of UCX-Py",
-		     "%s: a control message of %zu bytes, opcode %ju, says "
-		     "close after %ju messages; %ju have come",
-		     ep->peer, ep->control.length, msg->opcode,
-		     msg->close_after_n_recv, ep->finished_recv_count);
-	return -EPROTO;
+	return fail(-EPROTO, "the peer breaks the protocol of UCX-Py",
+		    "%s: a control message of %zu bytes, opcode %ju, says "
+		    "close after %ju messages; %ju have come",
+		    ep->peer, ep->control.length, msg->opcode,
+		    msg->close_after_n_recv, ep->finished_recv_count);
 }
 
 int ucx_pause(struct ucx_endpoint *ep, int64_t deadline)
@@ -267,10 +266,9 @@ int ucx_received(struct ucx_endpoint *ep, size_t size, int64_t deadline,
 	ep->finished_recv_count++;
 	if (ep->receiving.length == size)
 		return 0;
-	report_error("both sides must alternate send_obj and recv_obj",
-		     "%s: %s: a message of %zu bytes came instead of %zu",
-		     ep->peer, what, ep->receiving.length, size);
-	return -EPROTO;
+	return fail(-EPROTO, "both sides must alternate send_obj and recv_obj",
+		    "%s: %s: a message of %zu bytes came instead of %zu",
+		    ep->peer, what, ep->receiving.length, size);
 }
 
 /* ---- 控制消息 ----------------------------------------------------------- */

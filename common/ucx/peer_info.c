@@ -27,11 +27,10 @@ int ucx_hash64bits(const char *text, uint64_t *hash)
 	unsigned char digest[EVP_MAX_MD_SIZE];
 	uint64_t first;
 
-	if (!EVP_Digest(text, strlen(text), digest, NULL, EVP_sha1(), NULL)) {
-		report_error("install libssl3; a FIPS mode may forbid SHA-1",
-			     "EVP_Digest(SHA-1): libcrypto refused");
-		return -EIO;
-	}
+	if (!EVP_Digest(text, strlen(text), digest, NULL, EVP_sha1(), NULL))
+		return fail(-EIO,
+			    "install libssl3; a FIPS mode may forbid SHA-1",
+			    "EVP_Digest(SHA-1): libcrypto refused");
 	/* Python 取 16 个十六进制数字当作整数：也就是前 8 个字节，高位在前。*/
 	memcpy(&first, digest, sizeof(first));
 	*hash = be64toh(first);
@@ -111,11 +110,11 @@ int ucx_check_peer_info(const struct ucx_peer_info *info, const char *peer)
 
 	if (rc || expected == info->checksum)
 		return rc;
-	report_error("the peer must be UCX-Py from 2021 or later or this "
-		     "program, on a machine of the same byte order",
-		     "%s: wrong checksum in the peer info: 0x%jx instead of "
-		     "0x%jx for msg_tag 0x%jx, ctrl_tag 0x%jx",
-		     peer, info->checksum, expected, info->msg_tag,
-		     info->ctrl_tag);
-	return -EPROTO;
+	return fail(-EPROTO,
+		    "the peer must be UCX-Py from 2021 or later or this "
+		    "program, on a machine of the same byte order",
+		    "%s: wrong checksum in the peer info: 0x%jx instead of "
+		    "0x%jx for msg_tag 0x%jx, ctrl_tag 0x%jx",
+		    peer, info->checksum, expected, info->msg_tag,
+		    info->ctrl_tag);
 }

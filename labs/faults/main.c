@@ -233,11 +233,10 @@ static int run_fault(const struct fault *fault)
 {
 	if (!fault->undo)
 		return run_child(fault);
-	if (access(LAB_MARK, F_OK)) {
-		report_error("labs/faults/run NAME does it in a VM of its own",
-			     "%s changes the machine", fault->name);
-		return CANNOT_RUN;
-	}
+	if (access(LAB_MARK, F_OK))
+		return fail(CANNOT_RUN,
+			    "labs/faults/run NAME does it in a VM of its own",
+			    "%s changes the machine", fault->name);
 	return run_and_go_back(fault);
 }
 
@@ -262,10 +261,10 @@ static int list_faults(void)
 
 static int usage(void)
 {
-	report_error("faults --list | NAME...; labs/faults/run is meant for "
-		     "people",
-		     "wrong usage");
-	return WRONG_USE;
+	return fail(WRONG_USE,
+		    "faults --list | NAME...; labs/faults/run is meant for "
+		    "people",
+		    "wrong usage");
 }
 
 int main(int argc, char *argv[])
@@ -280,11 +279,10 @@ int main(int argc, char *argv[])
 		const struct fault *fault = find(argv[i]);
 		int rc;
 
-		if (!fault) {
-			report_error("labs/faults/run --list shows them all",
-				     "there is no fault \"%s\"", argv[i]);
-			return WRONG_USE;
-		}
+		if (!fault)
+			return fail(WRONG_USE,
+				    "labs/faults/run --list shows them all",
+				    "there is no fault \"%s\"", argv[i]);
 		rc = run_fault(fault);
 		worst = rc > worst ? rc : worst;
 	}

@@ -66,11 +66,9 @@ static int add_event(struct report *r, int side, json_t *json)
 	struct event *more = array_room(r->events, r->count, sizeof(*more));
 	struct event *event;
 
-	if (!more) {
-		report_error("record less: --control-only",
-			     "no memory for %zu events", r->count + 1);
-		return -1;
-	}
+	if (!more)
+		return fail(-1, "record less: --control-only",
+			    "no memory for %zu events", r->count + 1);
 	r->events = more;
 	event = &r->events[r->count++];
 	*event = (struct event){
@@ -110,11 +108,10 @@ static int add_line(struct report *r, int side, const char *text, size_t number,
 		r->side[side].lost++;
 		return 0;
 	}
-	report_error("give files that labs/qptrace has written",
-		     "%s, line %zu is no line of a recording: %s",
-		     r->side[side].path, number,
-		     json ? "\"ev\" or \"t\" is missing" : error.text);
-	return -1;
+	return fail(-1, "give files that labs/qptrace has written",
+		    "%s, line %zu is no line of a recording: %s",
+		    r->side[side].path, number,
+		    json ? "\"ev\" or \"t\" is missing" : error.text);
 }
 
 static int load_side(struct report *r, int side, const char *path)
@@ -125,20 +122,17 @@ static int load_side(struct report *r, int side, const char *path)
 	ssize_t len;
 	int rc = 0;
 
-	if (!in) {
-		report_error(NULL, "cannot open %s: %s", path, strerror(errno));
-		return -1;
-	}
+	if (!in)
+		return fail(-1, NULL, "cannot open %s: %s", path,
+			    strerror(errno));
 	r->side[side].path = path;
 	while (!rc && (len = getline(&text, &size, in)) > 0)
 		rc = add_line(r, side, text, ++number, text[len - 1] == '\n');
 	free(text);
 	fclose(in);
-	if (!rc && !r->side[side].events) {
-		report_error("did the program use libibverbs at all?",
-			     "%s holds no events", path);
-		return -1;
-	}
+	if (!rc && !r->side[side].events)
+		return fail(-1, "did the program use libibverbs at all?",
+			    "%s holds no events", path);
 	return rc;
 }
 

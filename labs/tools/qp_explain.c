@@ -406,10 +406,8 @@ static int print_json(json_t *object)
 	char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
 
 	json_decref(object);
-	if (!text) {
-		report_error("free some memory", "the JSON cannot be built");
-		return 1;
-	}
+	if (!text)
+		return fail(1, "free some memory", "the JSON cannot be built");
 	puts(text);
 	free(text);
 	return 0;

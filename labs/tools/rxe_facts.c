@@ -34,17 +34,15 @@ int main(int argc, char *argv[])
 
 	if (argc == 1)
 		return print_table();
-	if (argc > 3 || uname(&kernel)) {
-		report_error("rxe_facts [NAME [RELEASE]]", "wrong usage");
-		return WRONG_USE;
-	}
+	if (argc > 3 || uname(&kernel))
+		return fail(WRONG_USE, "rxe_facts [NAME [RELEASE]]",
+			    "wrong usage");
 	for (int i = 0; i < RXE_FACTS; i++)
 		if (!strcmp(rxe_fact_row(i)->name, argv[1]))
 			return rxe_fact_in(i,
 					   argc > 2 ? argv[2] : kernel.release)
 				       ? 0
 				       : 1;
-	report_error("rxe_facts shows them all", "there is no fact \"%s\"",
-		     argv[1]);
-	return WRONG_USE;
+	return fail(WRONG_USE, "rxe_facts shows them all",
+		    "there is no fact \"%s\"", argv[1]);
 }

@@ -23,9 +23,9 @@
 
 static int bad_usage(void)
 {
-	report_error("usage: unix_pingpong [-n ITERS] [-j] REQUEST ANSWER",
-		     "the arguments are wrong");
-	return EXIT_USAGE;
+	return fail(EXIT_USAGE,
+		    "usage: unix_pingpong [-n ITERS] [-j] REQUEST ANSWER",
+		    "the arguments are wrong");
 }
 
 static int read_all(int fd, char *buf, size_t size)
@@ -56,10 +56,9 @@ static int ask(int fd, char *buf, size_t request, size_t size,
 	laps_start(laps);
 	for (uint64_t i = 0; i < iters; i++) {
 		if (write(fd, buf, request) != (ssize_t)request ||
-		    read_all(fd, buf, size)) {
-			report_error(NULL, "ping-pong: %s", strerror(errno));
-			return -EIO;
-		}
+		    read_all(fd, buf, size))
+			return fail(-EIO, NULL, "ping-pong: %s",
+				    strerror(errno));
 		laps_next(laps);
 	}
 	return 0;
