@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -12,7 +12,6 @@
 #include "qp_table.h"
 
 #include <byteswap.h>
-#include <stdio.h>
 #include <string.h>
 
 #define MAX_24_BITS 0xffffffu

@@ -25,7 +25,6 @@
 #include "base/failure.h"
 #include "parts.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

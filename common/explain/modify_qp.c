@@ -15,7 +15,6 @@
 #include "parts.h"
 #include "qp_table.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 /* 内核 uverbs 认识的 mask 位（IB_USER_LEGACY_LAST_QP_ATTR_MASK）：0 … 20。*/

@@ -9,8 +9,6 @@
  */
 #include "parts.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>

@@ -12,7 +12,6 @@
  */
 #include "parts.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,6 @@
 #include "parts.h"
 #include "qp_table.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #define ATOMIC_BYTES 8

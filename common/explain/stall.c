@@ -10,8 +10,6 @@
 #include "parts.h"
 #include "qp_table.h"
 
-#include <stdio.h>
-
 #define RETRY_MAX 7
 #define GRH_BYTES 40
 

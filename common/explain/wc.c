@@ -12,7 +12,6 @@
 #include "case.h"
 #include "qp_table.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define MOST_CHECKS 8 /* per status */

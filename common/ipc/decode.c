@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <msgpack.h>
-#include <string.h>
 
 #define ZONE_SIZE 960 /* bytes：一条普通消息的树 */
 

@@ -10,8 +10,6 @@
 
 #include <errno.h>
 #include <msgpack.h>
-#include <stdio.h>
-#include <string.h>
 
 // region fields
 #define AT(member, field) offsetof(struct engine_message, member.field)

@@ -21,7 +21,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SEND_SLOTS     64 /* 2 的幂：第几格用按位与就能算出 */
 #define MAX_UNEXPECTED 1024

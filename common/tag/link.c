@@ -7,7 +7,6 @@
 #include "parts.h"
 
 #include <endian.h>
-#include <errno.h>
 
 /* 每这么多个请求才 signal 一次：CQE 要生成、要取走，都不是白来的。*/
 #define SIGNAL_EVERY 16

@@ -15,7 +15,6 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <string.h>
 
 #define HANDLES_MAGIC	 0x54435058u /* "TCPX" */
 #define PLAN_MAGIC	 0x504c414eu /* "PLAN" */

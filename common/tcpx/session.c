@@ -27,7 +27,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MIXED_PLUGIN	  "libnccl-net-mixed.so"
 #define CLIENT_TIMEOUT_MS (300 * 1000) /* until a client comes */

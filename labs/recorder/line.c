@@ -8,9 +8,6 @@
  */
 #include "line.h"
 
-#include <stdbool.h>
-#include <string.h>
-
 static bool fits(const struct line *line, size_t more)
 {
 	return more <= sizeof(line->text) - line->used;

@@ -8,7 +8,6 @@
 
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static int usage(FILE *to)
 {

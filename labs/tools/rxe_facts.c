@@ -8,7 +8,6 @@
 #include "base/report.h"
 #include "explain/rxe.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 
