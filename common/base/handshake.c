@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-const char *sync_step_name(uint32_t step)
+static const char *sync_step_name(uint32_t step)
 {
 	switch (step) {
 	case SYNC_READY:

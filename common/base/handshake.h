@@ -46,9 +46,6 @@ struct sync_msg {
 	uint32_t status; /* 0 or a positive errno */
 } __attribute__((packed));
 
-/* "READY", ... */
-const char *sync_step_name(uint32_t step);
-
 /* 0, or -EPROTO (reported, with both sides' values). @peers as on the wire. */
 int check_hello(const struct hello *peers);
 int check_cm_con_data(const struct cm_con_data_t *peers);

@@ -7,6 +7,7 @@
 #define BASE_VERBS_NAMES_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Bytes of an enum ibv_mtu value, 0 if it is none. */
@@ -21,5 +22,12 @@ const char *wr_opcode_name(unsigned int opcode);
 
 /* "RoCE v2", ... for the gid_type of an ibv_gid_entry. */
 const char *gid_type_name(uint32_t gid_type);
+
+/* Does @opcode (enum ibv_wr_opcode) change 8 bytes of the peer's at once? */
+static inline bool is_atomic(unsigned int opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
 
 #endif

@@ -76,7 +76,7 @@ static void fail_read(struct engine_read *read, struct engine_failure failure)
 		engine_session_end(read->session);
 	read->session = NULL;
 	engine_read_abandon(read);
-	engine_ipc_fail(client, &failure);
+	engine_ipc_fail(client, failure);
 }
 
 static void fail_by_time(struct engine_read *read)
@@ -97,7 +97,7 @@ void engine_read_expire(struct engine_read *read)
 		engine_session_expired(engine_text_of(read->session->id));
 
 	engine_read_abandon(read);
-	engine_ipc_fail(client, &f);
+	engine_ipc_fail(client, f);
 }
 
 static void answer(struct engine_read *read)
@@ -367,7 +367,6 @@ void engine_read_start(struct engine_service *service,
 		       const struct engine_start_read *request)
 {
 	struct engine_read *read = calloc(1, sizeof(*read));
-	struct engine_failure failure;
 
 	if (read) {
 		read->service = service;
@@ -379,9 +378,9 @@ void engine_read_start(struct engine_service *service,
 	    timer_set(&service->loop->timers, &read->timer,
 		      read->began + (int64_t)service->read_ms * NS_PER_MS)) {
 		free(read);
-		failure = engine_failure_of(ENGINE_RESOURCE_EXHAUSTED,
-					    "memory for a request");
-		engine_ipc_fail(client, &failure);
+		engine_ipc_fail(client,
+				engine_failure_of(ENGINE_RESOURCE_EXHAUSTED,
+						  "memory for a request"));
 		return;
 	}
 	read->client = client;

@@ -111,17 +111,15 @@ static void start_read(struct engine_service *service,
 		       struct ipc_client *client,
 		       const struct engine_start_read *request)
 {
-	struct engine_failure f;
-
-	if (engine_auth_check(&service->auth, request->auth_token)) {
+	if (engine_auth_check(&service->auth, request->auth_token))
 		engine_read_start(service, client, request);
-		return;
-	}
-	f = engine_failure_of(ENGINE_PERMISSION_DENIED,
-			      request->auth_token.data
-				      ? "the auth_token is wrong"
-				      : "an auth_token is needed");
-	engine_ipc_fail(client, &f);
+	else
+		engine_ipc_fail(
+			client,
+			engine_failure_of(ENGINE_PERMISSION_DENIED,
+					  request->auth_token.data
+						  ? "the auth_token is wrong"
+						  : "an auth_token is needed"));
 }
 
 /* 找到 session，或已替它作答（NULL）。*/
@@ -130,14 +128,12 @@ static struct engine_session *session_of(struct engine_service *service,
 					 struct engine_text id)
 {
 	struct engine_session *session = NULL;
-	struct engine_failure f;
 	int rc = engine_session_find(&service->sessions, id, &session);
 
 	if (!rc && session->ready)
 		return session;
-	f = rc == -ETIME ? engine_session_expired(id)
-			 : engine_session_unknown(id);
-	engine_ipc_fail(client, &f);
+	engine_ipc_fail(client, rc == -ETIME ? engine_session_expired(id)
+					     : engine_session_unknown(id));
 	return NULL;
 }
 
@@ -186,16 +182,15 @@ static void map_buffer(struct engine_service *service,
 	struct engine_session *session =
 		session_of(service, client, request->session_id);
 	struct engine_message m = { .type = ENGINE_MAP_BUFFER_RESPONSE };
-	struct engine_failure f;
 	int fd;
 
 	if (!session)
 		return;
 	fd = engine_buffer_give(session->buffer, session->size);
 	if (fd < 0) {
-		f = engine_failure_of(ENGINE_INTERNAL,
-				      "the buffer cannot be sealed");
-		engine_ipc_fail(client, &f);
+		engine_ipc_fail(client, engine_failure_of(
+						ENGINE_INTERNAL,
+						"the buffer cannot be sealed"));
 		return;
 	}
 	m.mapped = (struct engine_map_buffer_response){
@@ -209,7 +204,6 @@ void engine_service_request(struct ipc_client *client,
 			    const struct engine_message *message, void *context)
 {
 	struct engine_service *service = context;
-	struct engine_failure f;
 
 	switch (message->type) {
 	case ENGINE_PING:
@@ -228,7 +222,6 @@ void engine_service_request(struct ipc_client *client,
 		map_buffer(service, client, &message->map_buffer);
 		break;
 	default: /* 不认识的，以及本该由我们来发的 */
-		f = engine_unsupported(message->name);
-		engine_ipc_fail(client, &f);
+		engine_ipc_fail(client, engine_unsupported(message->name));
 	}
 }

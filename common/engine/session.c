@@ -106,23 +106,6 @@ static void on_timeout(void *owner)
 	engine_session_end(session);
 }
 
-static void join_owner(struct engine_session *s, struct engine_owner *owner)
-{
-	s->owner = owner;
-	s->next = owner->sessions;
-	if (s->next)
-		s->next->link = &s->next;
-	s->link = &owner->sessions;
-	owner->sessions = s;
-}
-
-static void leave_owner(struct engine_session *s)
-{
-	*s->link = s->next;
-	if (s->next)
-		s->next->link = s->link;
-}
-
 // region begin
 int engine_session_begin(struct engine_sessions *all,
 			 struct engine_owner *owner, uint64_t timeout_secs,
@@ -157,7 +140,8 @@ int engine_session_begin(struct engine_sessions *all,
 		return -ENOMEM;
 	}
 	all->count++;
-	join_owner(s, owner);
+	s->owner = owner;
+	LIST_INSERT_HEAD(&owner->sessions, s, next);
 	*session = s;
 	return 0;
 }
@@ -200,7 +184,7 @@ void engine_session_end(struct engine_session *session)
 
 	timer_cancel(all->timers, &session->timer);
 	tdelete(session, &all->tree, by_id);
-	leave_owner(session);
+	LIST_REMOVE(session, next);
 	if (session->buffer)
 		engine_buffer_put(all->pool, session->buffer,
 				  &session->owner->buffer);
@@ -211,7 +195,7 @@ void engine_session_end(struct engine_session *session)
 
 void engine_owner_end(struct engine_owner *owner)
 {
-	while (owner->sessions)
-		engine_session_end(owner->sessions);
+	while (!LIST_EMPTY(&owner->sessions))
+		engine_session_end(LIST_FIRST(&owner->sessions));
 	engine_buffer_drop(&owner->buffer);
 }

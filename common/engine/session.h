@@ -21,6 +21,7 @@
 #include "buffer.h"
 #include "ipc/proto.h"
 
+#include <sys/queue.h>
 #include <uuid/uuid.h>
 
 #define ENGINE_GONE_MOST    1024 /* expired ids that are remembered */
@@ -32,7 +33,7 @@ struct engine_session {
 	char id[ENGINE_ID_SIZE]; /* lower case */
 	struct engine_sessions *all;
 	struct engine_owner *owner;
-	struct engine_session *next, **link; /* in the owner's list */
+	LIST_ENTRY(engine_session) next; /* of the owner's */
 	struct timer timer;
 	uint64_t expires_at_ns;	      /* Unix, at most INT64_MAX */
 	struct engine_buffer *buffer; /* NULL until the caller sets it */
@@ -44,7 +45,7 @@ struct engine_session {
 
 /* Whose sessions end together: a client. Zero it before use. */
 struct engine_owner {
-	struct engine_session *sessions;
+	LIST_HEAD(, engine_session) sessions;
 	struct engine_buffer *buffer; /* that it was given once */
 };
 

@@ -89,7 +89,6 @@ struct explanation explain_reg_mr_call(struct ibv_pd *pd, const void *addr,
 #define EXPLAIN_PROBE "dmabuf-probe"
 struct explanation explain_reg_dmabuf_mr(struct ibv_pd *pd, int fd, int err);
 
-struct explanation explain_create_cq(int err);
 struct explanation explain_create_cq_call(struct ibv_context *context, int cqe,
 					  int comp_vector, int err);
 

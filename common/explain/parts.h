@@ -10,6 +10,8 @@
 
 #include <errno.h>
 
+#define EXPLAIN_SGES_MOST 1024 /* looked at: more is nonsense */
+
 /* ---- explain.c ---------------------------------------------------------- */
 
 /* An explanation without evidence; nothing at all if explaining is off. */
@@ -33,6 +35,16 @@ void also_seen(struct explanation *why, const char *fmt, ...)
 static inline struct explanation no_idea(void)
 {
 	return (struct explanation){ 0 };
+}
+
+/* Bytes of at most @n SGEs together; NULL: 0. */
+static inline uint64_t bytes_of(const struct ibv_sge *sges, int n)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; sges && i < n && i < EXPLAIN_SGES_MOST; i++)
+		bytes += sges[i].length;
+	return bytes;
 }
 
 /* @id is one of a caller's causes. */

@@ -32,8 +32,7 @@ static struct posted look_at(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 	/* 有的 provider 只填 init_attr.cap。*/
 	if (p.known && !p.now.cap.max_send_sge && !p.now.cap.max_recv_sge)
 		p.now.cap = init.cap;
-	for (int i = 0; wr && i < wr->num_sge && i < 1024 && wr->sg_list; i++)
-		p.bytes += wr->sg_list[i].length;
+	p.bytes = wr ? bytes_of(wr->sg_list, wr->num_sge) : 0;
 	return p;
 }
 
@@ -86,12 +85,6 @@ static struct explanation check_inline(const struct posted *p)
 		       "%llu bytes inline are above the QP's max_inline_data "
 		       "%u",
 		       p->bytes, p->now.cap.max_inline_data);
-}
-
-static bool is_atomic(enum ibv_wr_opcode opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 static struct explanation check_atomic(const struct posted *p)

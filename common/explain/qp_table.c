@@ -26,37 +26,29 @@ const char *qp_state_name(enum ibv_qp_state state)
 
 const char *qp_type_name(enum ibv_qp_type type)
 {
-	switch (type) {
-	case IBV_QPT_RC:
-		return "RC";
-	case IBV_QPT_UC:
-		return "UC";
-	case IBV_QPT_UD:
-		return "UD";
-	case IBV_QPT_RAW_PACKET:
-		return "RAW_PACKET";
-	/* verbs.h 叫它们 SEND/RECV，规范与内核叫 INI/TGT：同一样东西。*/
-	case IBV_QPT_XRC_SEND:
-		return "XRC_INI";
-	case IBV_QPT_XRC_RECV:
-		return "XRC_TGT";
-	case IBV_QPT_DRIVER:
+	/* verbs.h 叫它们 XRC_SEND/RECV，规范与内核叫 INI/TGT：同一样东西。*/
+	static const char *const names[] = {
+		[IBV_QPT_RC] = "RC",
+		[IBV_QPT_UC] = "UC",
+		[IBV_QPT_UD] = "UD",
+		[IBV_QPT_RAW_PACKET] = "RAW_PACKET",
+		[IBV_QPT_XRC_SEND] = "XRC_INI",
+		[IBV_QPT_XRC_RECV] = "XRC_TGT",
+	};
+
+	if (type == IBV_QPT_DRIVER)
 		return "DRIVER";
-	}
-	return UNKNOWN;
+	return type < sizeof(names) / sizeof(names[0]) && names[type]
+		       ? names[type]
+		       : UNKNOWN;
 }
 
 const char *qp_attr_source_name(enum qp_attr_source source)
 {
-	switch (source) {
-	case QP_ATTR_MINE:
-		return "mine";
-	case QP_ATTR_PEER:
-		return "from the peer";
-	case QP_ATTR_CHOSEN:
-		return "chosen";
-	}
-	return UNKNOWN;
+	static const char *const names[] = { "mine", "from the peer",
+					     "chosen" };
+
+	return names[source];
 }
 
 bool qp_state_by_name(const char *name, enum ibv_qp_state *state)
@@ -112,17 +104,6 @@ const char *qp_mask_text(char *out, size_t size, int attr_mask)
 		append(out, size, used, hex);
 	}
 	return out;
-}
-
-const struct qp_attr_info *qp_attr_info(int bit)
-{
-	size_t count;
-	const struct qp_attr_info *info = qp_attr_infos(&count);
-
-	for (size_t i = 0; i < count; i++)
-		if (info[i].bit == bit)
-			return &info[i];
-	return NULL;
 }
 
 const struct qp_transition *qp_transition(enum ibv_qp_type type,

@@ -115,8 +115,7 @@ const enum ibv_qp_type *qp_types(size_t *count);
 const struct qp_transition *qp_transitions(enum ibv_qp_type type,
 					   size_t *count);
 
-/* All bits in the order of their values; one bit, or NULL. */
+/* All bits in the order of their values. */
 const struct qp_attr_info *qp_attr_infos(size_t *count);
-const struct qp_attr_info *qp_attr_info(int bit);
 
 #endif

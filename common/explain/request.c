@@ -19,22 +19,7 @@ const char *request_peer_name(const struct case_of *c)
 						: "the peer";
 }
 
-static uint64_t bytes_of(const struct ibv_sge *sges, int n)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; sges && i < n && i < MOST_SGES; i++)
-		bytes += sges[i].length;
-	return bytes;
-}
-
 /* ---- 本端的 SGE ----------------------------------------------------------- */
-
-static bool is_atomic(enum ibv_wr_opcode opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
 
 static bool is_read(enum ibv_wr_opcode opcode)
 {

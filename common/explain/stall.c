@@ -175,15 +175,6 @@ static struct explanation check_rnr(const struct wait *w)
 
 /* ---- 接收方：对端的 send “成功”了，这边却没有 ---------------------------- */
 
-static uint64_t bytes_of(const struct ibv_sge *sges, int n)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; sges && i < n; i++)
-		bytes += sges[i].length;
-	return bytes;
-}
-
 static struct explanation check_ud(const struct wait *w)
 {
 	const struct ibv_send_wr *send = w->rq->peer_send;

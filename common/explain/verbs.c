@@ -41,58 +41,28 @@ static int count_entries(const char *path, const char *prefix)
 	return count;
 }
 
-struct device_facts {
-	int devices, verbs, nodes, err;
-};
-
-static bool no_subsystem(const struct device_facts *f)
-{
-	return f->devices < 0;
-}
-
-static bool no_device(const struct device_facts *f)
-{
-	return f->devices == 0;
-}
-
-static bool no_uverbs(const struct device_facts *f)
-{
-	return f->devices > 0 && f->verbs <= 0;
-}
-
-static bool no_node(const struct device_facts *f)
-{
-	return f->devices > 0 && f->verbs > 0 && f->nodes <= 0;
-}
-
-static bool no_provider(const struct device_facts *f)
-{
-	return f->devices > 0 && f->verbs > 0 && f->nodes > 0;
-}
-
 /* 从内核到用户态，一层一层：第一个缺的就是原因。*/
 static const struct {
-	bool (*holds)(const struct device_facts *f);
 	const char *id, *cause, *next;
 } device_rows[] = {
-	{ no_subsystem, "no-rdma-modules",
+	{ "no-rdma-modules",
 	  "this kernel has no RDMA subsystem loaded (no "
 	  "/sys/class/infiniband)",
 	  "modprobe ib_core rdma_rxe ib_uverbs; if there is no such module, "
 	  "run inside the lab: labs/lab run COMMAND" },
-	{ no_device, "no-rdma-device",
+	{ "no-rdma-device",
 	  "the RDMA subsystem is loaded, but there is no RDMA device",
 	  "make one with labs/rxe.sh setup, or rdma link add rxe0 type rxe "
 	  "netdev DEVICE" },
-	{ no_uverbs, "no-uverbs",
+	{ "no-uverbs",
 	  "there is an RDMA device, but the module ib_uverbs, which programs "
 	  "need, is not loaded",
 	  "modprobe ib_uverbs" },
-	{ no_node, "no-device-node",
+	{ "no-device-node",
 	  "there is an RDMA device, but no /dev/infiniband/uverbsN: this is a "
 	  "container that was not given it, or udev did not make it",
 	  "pass --device /dev/infiniband to the container" },
-	{ no_provider, "no-provider",
+	{ "no-provider",
 	  "device and /dev/infiniband/uverbsN are there, so libibverbs has no "
 	  "driver (provider) for the device, or a wrong one",
 	  "install ibverbs-providers of the same version as libibverbs; "
@@ -102,33 +72,30 @@ static const struct {
 struct explanation explain_device_list(int err)
 {
 	KEEP_ERRNO;
-	const struct device_facts f = {
-		.devices = count_entries("/sys/class/infiniband", ""),
-		.verbs = count_entries("/sys/class/infiniband_verbs", "uverbs"),
-		.nodes = count_entries("/dev/infiniband", "uverbs"),
-		.err = err,
-	};
-	struct explanation why = no_idea();
+	const int devices = count_entries("/sys/class/infiniband", "");
+	const int verbs =
+		count_entries("/sys/class/infiniband_verbs", "uverbs");
+	const int nodes = count_entries("/dev/infiniband", "uverbs");
+	const size_t row = devices < 0	? 0
+			   : !devices	? 1
+			   : verbs <= 0 ? 2
+			   : nodes <= 0 ? 3
+					: 4;
+	struct explanation why;
 
 	if (err == ENOMEM)
 		return because("no-memory", "free memory",
 			       "there is no memory for the list of devices");
-	for (size_t i = 0; i < sizeof(device_rows) / sizeof(device_rows[0]);
-	     i++) {
-		if (!device_rows[i].holds(&f))
-			continue;
-		why = because(device_rows[i].id, device_rows[i].next, "%s",
-			      device_rows[i].cause);
-		break;
-	}
-	if (f.devices < 0)
+	why = because(device_rows[row].id, device_rows[row].next, "%s",
+		      device_rows[row].cause);
+	if (devices < 0)
 		also_seen(&why, "/sys/class/infiniband: absent");
 	else
 		also_seen(&why,
 			  "/sys/class/infiniband: %d devices, "
 			  "infiniband_verbs: %d, /dev/infiniband: %d nodes",
-			  f.devices, f.verbs < 0 ? 0 : f.verbs,
-			  f.nodes < 0 ? 0 : f.nodes);
+			  devices, verbs < 0 ? 0 : verbs,
+			  nodes < 0 ? 0 : nodes);
 	return why;
 }
 
@@ -470,7 +437,7 @@ struct explanation explain_reg_dmabuf_mr(struct ibv_pd *pd, int fd, int err)
 
 /* ---- create_cq、create_qp ------------------------------------------------ */
 
-struct explanation explain_create_cq(int err)
+static struct explanation explain_create_cq(int err)
 {
 	if (err == EINVAL)
 		return because("cq-arguments",

@@ -82,10 +82,9 @@ void engine_ipc_answer(struct ipc_client *client,
 	}
 }
 
-void engine_ipc_fail(struct ipc_client *client,
-		     const struct engine_failure *failure)
+void engine_ipc_fail(struct ipc_client *client, struct engine_failure failure)
 {
-	const struct engine_message m = engine_failure_message(failure);
+	const struct engine_message m = engine_failure_message(&failure);
 
 	engine_ipc_answer(client, &m, -1);
 }
@@ -109,14 +108,14 @@ void engine_ipc_tell(struct ipc_client *client,
  */
 static void refuse(struct ipc_client *c, uint32_t size)
 {
-	const struct engine_failure f = engine_failure_of(
-		ENGINE_IPC_ERROR,
-		"Message too large: %u bytes, the limit is %u; closing", size,
-		ENGINE_FRAME_MAX);
-
 	c->refused = true;
 	c->drained_at = deadline_in_ms(DRAIN_MS);
-	engine_ipc_fail(c, &f);
+	engine_ipc_fail(
+		c,
+		engine_failure_of(
+			ENGINE_IPC_ERROR,
+			"Message too large: %u bytes, the limit is %u; closing",
+			size, ENGINE_FRAME_MAX));
 	engine_stream_discard(&c->stream);
 }
 
@@ -124,7 +123,6 @@ static void take_request(struct ipc_client *c, const char *data, uint32_t size)
 {
 	struct engine_message message;
 	struct engine_fault fault = { "no memory" };
-	struct engine_failure f;
 
 	c->busy = true;
 	if (!engine_decode(&message, data, size, &fault)) {
@@ -132,8 +130,8 @@ static void take_request(struct ipc_client *c, const char *data, uint32_t size)
 		return;
 	}
 	/* 边界还可信，坏的只是这一条：答 Error，连接照旧。*/
-	f = engine_failure_of(ENGINE_SERIALIZATION_ERROR, "%s", fault.text);
-	engine_ipc_fail(c, &f);
+	engine_ipc_fail(c, engine_failure_of(ENGINE_SERIALIZATION_ERROR, "%s",
+					     fault.text));
 }
 
 /* 现在可以取下一个请求吗：一次只答一个，答了的也不能积得太多。*/

@@ -78,8 +78,7 @@ void engine_ipc_answer(struct ipc_client *client,
 		       const struct engine_message *message, int fd);
 
 /* Answer it with an Error. */
-void engine_ipc_fail(struct ipc_client *client,
-		     const struct engine_failure *failure);
+void engine_ipc_fail(struct ipc_client *client, struct engine_failure failure);
 
 /* Send @message before the answer; dropped if the client does not read. */
 void engine_ipc_tell(struct ipc_client *client,

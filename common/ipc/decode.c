@@ -23,28 +23,21 @@ struct place {
 
 static const char *type_text(msgpack_object_type type)
 {
-	switch (type) {
-	case MSGPACK_OBJECT_NIL:
-		return "nil";
-	case MSGPACK_OBJECT_BOOLEAN:
-		return "a bool";
-	case MSGPACK_OBJECT_POSITIVE_INTEGER:
-	case MSGPACK_OBJECT_NEGATIVE_INTEGER:
-		return "an integer";
-	case MSGPACK_OBJECT_FLOAT32:
-	case MSGPACK_OBJECT_FLOAT64:
-		return "a float";
-	case MSGPACK_OBJECT_STR:
-		return "a string";
-	case MSGPACK_OBJECT_ARRAY:
-		return "an array";
-	case MSGPACK_OBJECT_MAP:
-		return "a map";
-	case MSGPACK_OBJECT_BIN:
-		return "binary data";
-	default:
-		return "an extension value";
-	}
+	static const char *const names[] = {
+		[MSGPACK_OBJECT_NIL] = "nil",
+		[MSGPACK_OBJECT_BOOLEAN] = "a bool",
+		[MSGPACK_OBJECT_POSITIVE_INTEGER] = "an integer",
+		[MSGPACK_OBJECT_NEGATIVE_INTEGER] = "an integer",
+		[MSGPACK_OBJECT_FLOAT32] = "a float",
+		[MSGPACK_OBJECT_FLOAT64] = "a float",
+		[MSGPACK_OBJECT_STR] = "a string",
+		[MSGPACK_OBJECT_ARRAY] = "an array",
+		[MSGPACK_OBJECT_MAP] = "a map",
+		[MSGPACK_OBJECT_BIN] = "binary data",
+		[MSGPACK_OBJECT_EXT] = "an extension value",
+	};
+
+	return names[type];
 }
 
 static int wrong_type(const struct place *p, const msgpack_object *o,

@@ -310,38 +310,22 @@ int tcpx_get_properties(struct tcpx_net *net, int dev,
 	int rc;
 
 	/* 结构体大小不同：拿 v5 的结构体去接 v8 的输出，会写穿栈。*/
-	if (net->api <= 6) {
-		rc = ((const ncclNet_v5_t *)net->table)
-			     ->getProperties(dev, &v5);
-		*props = (struct tcpx_properties){
-			v5.name,     v5.pciPath,  v5.speed, v5.ptrSupport,
-			v5.maxComms, v5.maxRecvs, false,
-		};
-	} else if (net->api == 7) {
-		rc = ((const ncclNet_v7_t *)net->table)
-			     ->getProperties(dev, &v7);
-		*props = (struct tcpx_properties){
-			v7.name,
-			v7.pciPath,
-			v7.speed,
-			v7.ptrSupport,
-			v7.maxComms,
-			v7.maxRecvs,
-			v7.netDeviceType != NCCL_NET_DEVICE_HOST,
-		};
-	} else {
-		rc = ((const ncclNet_v8_t *)net->table)
-			     ->getProperties(dev, &v8);
-		*props = (struct tcpx_properties){
-			v8.name,
-			v8.pciPath,
-			v8.speed,
-			v8.ptrSupport,
-			v8.maxComms,
-			v8.maxRecvs,
-			v8.netDeviceType != NCCL_NET_DEVICE_HOST,
-		};
-	}
+#define GET(table_type, p, offload)                                            \
+	do {                                                                   \
+		rc = ((const table_type *)net->table)                          \
+			     ->getProperties(dev, &(p));                       \
+		*props = (struct tcpx_properties){                             \
+			(p).name,     (p).pciPath,  (p).speed, (p).ptrSupport, \
+			(p).maxComms, (p).maxRecvs, offload,                   \
+		};                                                             \
+	} while (0)
+	if (net->api <= 6)
+		GET(ncclNet_v5_t, v5, false);
+	else if (net->api == 7)
+		GET(ncclNet_v7_t, v7, v7.netDeviceType != NCCL_NET_DEVICE_HOST);
+	else
+		GET(ncclNet_v8_t, v8, v8.netDeviceType != NCCL_NET_DEVICE_HOST);
+#undef GET
 	plugin_debug(net, "net->getProperties: dev=%d rc=%d", dev, rc);
 	if (rc)
 		return plugin_failed(net, rc, "getProperties(dev %d)", dev);

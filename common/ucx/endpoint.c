@@ -491,7 +491,7 @@ static void free_endpoint(struct ucx_endpoint *ep)
 {
 	cancel(ep, &ep->receiving);
 	cancel(ep, &ep->control);
-	ucx_remove_tags(ep->worker, &ep->tags);
+	ucx_remove_tags(&ep->tags);
 	if (ep->ep)
 		close_ucp_ep(ep);
 	if (has_pending(ep)) {

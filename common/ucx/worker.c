@@ -34,32 +34,33 @@ static const struct {
 	const char *name;
 	const char *next;
 } statuses[] = {
-	{ UCS_ERR_NO_MEMORY, ENOMEM, "UCS_ERR_NO_MEMORY", NULL },
-	{ UCS_ERR_NO_DEVICE, ENODEV, "UCS_ERR_NO_DEVICE",
-	  "ucx_info -d lists the transports and devices that are here; choose "
-	  "among them with UCX_TLS and UCX_NET_DEVICES" },
-	{ UCS_ERR_BUSY, EBUSY, "UCS_ERR_BUSY", NULL },
-	{ UCS_ERR_INVALID_PARAM, EINVAL, "UCS_ERR_INVALID_PARAM", NULL },
-	{ UCS_ERR_INVALID_ADDR, EADDRNOTAVAIL, "UCS_ERR_INVALID_ADDR", NULL },
-	{ UCS_ERR_UNREACHABLE, EHOSTUNREACH, "UCS_ERR_UNREACHABLE",
-	  "let both sides have the same UCX_TLS, and UCX_NET_DEVICES that "
-	  "reach each other" },
-	{ UCS_ERR_REJECTED, ECONNREFUSED, "UCS_ERR_REJECTED",
-	  "see the peer's own messages" },
-	{ UCS_ERR_NOT_CONNECTED, ENOTCONN, "UCS_ERR_NOT_CONNECTED",
-	  "see the peer's own messages" },
-	{ UCS_ERR_CONNECTION_RESET, ECONNRESET, "UCS_ERR_CONNECTION_RESET",
-	  "see the peer's own messages" },
-	{ UCS_ERR_ENDPOINT_TIMEOUT, ECONNRESET, "UCS_ERR_ENDPOINT_TIMEOUT",
-	  "is the peer still there, and the network? see its own messages" },
-	{ UCS_ERR_TIMED_OUT, ETIMEDOUT, "UCS_ERR_TIMED_OUT", NULL },
-	{ UCS_ERR_MESSAGE_TRUNCATED, EMSGSIZE, "UCS_ERR_MESSAGE_TRUNCATED",
-	  NULL },
-	{ UCS_ERR_CANCELED, ECANCELED, "UCS_ERR_CANCELED", NULL },
-	{ UCS_ERR_EXCEEDS_LIMIT, EMFILE, "UCS_ERR_EXCEEDS_LIMIT", NULL },
-	{ UCS_ERR_UNSUPPORTED, EOPNOTSUPP, "UCS_ERR_UNSUPPORTED", NULL },
-	{ UCS_ERR_IO_ERROR, EIO, "UCS_ERR_IO_ERROR",
-	  "UCX_LOG_LEVEL=warn shows what UCX itself has to say" },
+#define ROW(status, err, next)                                  \
+	{                                                       \
+		UCS_ERR_##status, err, "UCS_ERR_" #status, next \
+	}
+	ROW(NO_MEMORY, ENOMEM, NULL),
+	ROW(NO_DEVICE, ENODEV,
+	    "ucx_info -d lists the transports and devices that are here; "
+	    "choose "
+	    "among them with UCX_TLS and UCX_NET_DEVICES"),
+	ROW(BUSY, EBUSY, NULL),
+	ROW(INVALID_PARAM, EINVAL, NULL),
+	ROW(INVALID_ADDR, EADDRNOTAVAIL, NULL),
+	ROW(UNREACHABLE, EHOSTUNREACH,
+	    "let both sides have the same UCX_TLS, and UCX_NET_DEVICES that "
+	    "reach each other"),
+	ROW(REJECTED, ECONNREFUSED, "see the peer's own messages"),
+	ROW(NOT_CONNECTED, ENOTCONN, "see the peer's own messages"),
+	ROW(CONNECTION_RESET, ECONNRESET, "see the peer's own messages"),
+	ROW(ENDPOINT_TIMEOUT, ECONNRESET,
+	    "is the peer still there, and the network? see its own messages"),
+	ROW(TIMED_OUT, ETIMEDOUT, NULL),
+	ROW(MESSAGE_TRUNCATED, EMSGSIZE, NULL),
+	ROW(CANCELED, ECANCELED, NULL),
+	ROW(EXCEEDS_LIMIT, EMFILE, NULL),
+	ROW(UNSUPPORTED, EOPNOTSUPP, NULL),
+	ROW(IO_ERROR, EIO,
+	    "UCX_LOG_LEVEL=warn shows what UCX itself has to say"),
 };
 
 #define N_STATUSES (sizeof(statuses) / sizeof(statuses[0]))
@@ -140,10 +141,7 @@ warn_while_starting(const char *file, unsigned int line, const char *function,
 {
 	char text[512];
 
-	(void)file;
-	(void)line;
-	(void)function;
-	(void)component;
+	(void)file, (void)line, (void)function, (void)component;
 	if (level == UCS_LOG_LEVEL_WARN) {
 		vsnprintf(text, sizeof(text), message, ap);
 		report_warning(NULL, "UCX: %s", text);
@@ -210,23 +208,22 @@ static ucs_status_t read_config(ucp_config_t **config)
 
 void ucx_add_tags(struct ucx_worker *w, struct ucx_tags *tags)
 {
-	tags->next = w->tags;
-	w->tags = tags;
+	LIST_INSERT_HEAD(&w->tags, tags, next);
+	tags->added = true;
 }
 
-void ucx_remove_tags(struct ucx_worker *w, struct ucx_tags *tags)
+void ucx_remove_tags(struct ucx_tags *tags)
 {
-	struct ucx_tags **at = &w->tags;
-
-	while (*at && *at != tags)
-		at = &(*at)->next;
-	if (*at)
-		*at = tags->next;
+	if (tags->added)
+		LIST_REMOVE(tags, next);
+	tags->added = false;
 }
 
 static bool is_wanted(const struct ucx_worker *w, ucp_tag_t tag)
 {
-	for (const struct ucx_tags *t = w->tags; t; t = t->next)
+	const struct ucx_tags *t;
+
+	LIST_FOREACH(t, &w->tags, next)
 		if (tag == t->msg_tag || tag == t->ctrl_tag)
 			return true;
 	return false;

@@ -17,12 +17,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <ucp/api/ucp.h>
 
 /* Tags that messages may come with: somebody will receive them. */
 struct ucx_tags {
 	uint64_t msg_tag, ctrl_tag;
-	struct ucx_tags *next;
+	bool added;
+	LIST_ENTRY(ucx_tags) next;
 };
 
 /* Zero it before use. */
@@ -33,7 +35,7 @@ struct ucx_worker {
 	bool busy;	       /* poll all the time, never sleep */
 	bool debug;	       /* UCXPY_LOG_LEVEL is DEBUG */
 	unsigned int polls;    /* calls of ucx_progress() */
-	struct ucx_tags *tags; /* of all endpoints */
+	LIST_HEAD(, ucx_tags) tags; /* of all endpoints */
 };
 
 /*
@@ -55,7 +57,7 @@ int ucx_progress(struct ucx_worker *w, int64_t deadline);
  * are thrown away when there is nothing else to do: UCX would keep them for ever.
  */
 void ucx_add_tags(struct ucx_worker *w, struct ucx_tags *tags);
-void ucx_remove_tags(struct ucx_worker *w, struct ucx_tags *tags);
+void ucx_remove_tags(struct ucx_tags *tags);
 
 /*
  * Report that a UCX call failed with @status: "CALL: NAME: cause", and what to do

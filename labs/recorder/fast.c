@@ -8,6 +8,7 @@
  * 次序有讲究：post 的记录在交给驱动“之前”发布，completion 的在拿到“之后”发布。
  * 于是记录里 post 一定在它的 completion 前面，哪怕收 completion 的是另一个线程。
  */
+#include "base/verbs_names.h"
 #include "event.h"
 #include "explain/qp_table.h"
 #include "format.h"
@@ -234,8 +235,7 @@ static void record_send(struct ring *ring, uint64_t stamp,
 	if (qp->qp_type == IBV_QPT_UD) {
 		r.remote = wr->wr.ud.remote_qpn;
 		r.rkey = wr->wr.ud.remote_qkey;
-	} else if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-		   wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+	} else if (is_atomic(wr->opcode)) {
 		r.remote_addr = wr->wr.atomic.remote_addr;
 		r.rkey = wr->wr.atomic.rkey;
 	} else if (wr->opcode == IBV_WR_RDMA_WRITE ||

@@ -50,7 +50,7 @@ static const char *flags_in(const struct flag_name *names, size_t count,
 	return out;
 }
 
-const char *wc_opcode_name(unsigned int opcode)
+static const char *wc_opcode_name(unsigned int opcode)
 {
 #define WC(opcode) [IBV_WC_##opcode] = #opcode
 	static const char *const names[] = {
@@ -116,7 +116,7 @@ const char *access_text(char *out, size_t size, unsigned int flags)
 	return flags_in(names, COUNT(names), flags, out, size);
 }
 
-const char *send_flags_text(char *out, size_t size, unsigned int flags)
+static const char *send_flags_text(char *out, size_t size, unsigned int flags)
 {
 	static const struct flag_name names[] = {
 		FLAG(SEND, FENCE),  FLAG(SEND, SIGNALED), FLAG(SEND, SOLICITED),
@@ -126,7 +126,7 @@ const char *send_flags_text(char *out, size_t size, unsigned int flags)
 	return flags_in(names, COUNT(names), flags, out, size);
 }
 
-const char *wc_flags_text(char *out, size_t size, unsigned int flags)
+static const char *wc_flags_text(char *out, size_t size, unsigned int flags)
 {
 	static const struct flag_name names[] = {
 		FLAG(WC, GRH),

@@ -14,17 +14,11 @@
 void format_record(struct line *line, const struct record *record,
 		   uint64_t time);
 
-/* "SEND", "RDMA_WRITE_WITH_IMM", ... or "UNKNOWN". */
-const char *wc_opcode_name(unsigned int opcode);
 const char *wc_status_name(unsigned int status); /* "RETRY_EXC_ERR" */
 const char *async_event_name(unsigned int type); /* "QP_FATAL", ... */
 
 /* "LOCAL_WRITE|REMOTE_READ" or "0"; @out: at least 160 bytes. */
 const char *access_text(char *out, size_t size, unsigned int flags);
-
-/* "SIGNALED|INLINE", "WITH_IMM|GRH" or "0". */
-const char *send_flags_text(char *out, size_t size, unsigned int flags);
-const char *wc_flags_text(char *out, size_t size, unsigned int flags);
 
 /* Members "id", "cause", "next", "seen" of @why; none if it has no cause. */
 void format_why(struct line *line, const struct explanation *why);

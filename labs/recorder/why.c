@@ -11,6 +11,8 @@
  */
 #include "why.h"
 
+#include "base/verbs_names.h"
+
 #include <byteswap.h>
 #include <stdio.h>
 
@@ -26,12 +28,6 @@ struct knowledge {
 };
 
 /* ---- 请求 ----------------------------------------------------------------- */
-
-static bool is_atomic(unsigned int opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
 
 void why_posted(struct posted *out, const struct record *post)
 {

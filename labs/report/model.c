@@ -13,7 +13,7 @@
 
 #define KEEP_ENDS 700 /* 每一侧，数据事件的头和尾各留多少 */
 
-struct qp *report_qp(const struct report *r, int side, uint64_t id)
+static struct qp *report_qp(const struct report *r, int side, uint64_t id)
 {
 	for (size_t i = 0; id && i < r->qp_count; i++)
 		if (r->qps[i].side == side && r->qps[i].id == id)

@@ -85,8 +85,6 @@ struct belief {
 size_t report_beliefs(const struct qp *a, const struct qp *b,
 		      struct belief *rows);
 
-struct qp *report_qp(const struct report *r, int side, uint64_t id);
-
 /* Members of @event's line. Defaults: 0, "". */
 uint64_t event_number(const struct event *event, const char *key);
 const char *event_text(const struct event *event, const char *key);
