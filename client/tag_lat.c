@@ -234,8 +234,7 @@ static int receive_round(struct side *side, uint64_t round)
 	    !memcmp(side->in, &stamp, stamp_size(side)))
 		return 0;
 	return fail(-EBADMSG, NULL,
-		    "message %ju arrived wrong: %ju bytes (%ju "
-		    "expected)",
+		    "message %ju arrived wrong: %ju bytes (%ju expected)",
 		    round, request.length, size);
 }
 

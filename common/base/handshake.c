@@ -99,15 +99,14 @@ int check_hello(const struct hello *h)
 	if (magic == HELLO_MAGIC && version == HELLO_VERSION &&
 	    length == sizeof(struct cm_con_data_t))
 		return 0;
-	return fail(
-		-EPROTO,
-		magic == HELLO_MAGIC ? "run the same build on both sides"
-				     : "is that port really our server's?",
-		"the peer's hello is magic 0x%08x (\"%s\") version %u length "
-		"%u; mine is 0x%08x version %u length %zu",
-		magic, printable_text(text, sizeof(text), h, 4), version,
-		length, HELLO_MAGIC, HELLO_VERSION,
-		sizeof(struct cm_con_data_t));
+	return fail(-EPROTO,
+		    magic == HELLO_MAGIC ? "run the same build on both sides"
+					 : "is that port really our server's?",
+		    "the peer's hello is magic 0x%08x (\"%s\") version %u "
+		    "length %u; mine is 0x%08x version %u length %zu",
+		    magic, printable_text(text, sizeof(text), h, 4), version,
+		    length, HELLO_MAGIC, HELLO_VERSION,
+		    sizeof(struct cm_con_data_t));
 }
 
 void show_both_sides(struct cm_con_data_t mine, struct cm_con_data_t peers)

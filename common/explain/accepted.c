@@ -61,13 +61,12 @@ static struct explanation check_claim(const struct accepted *a)
 {
 	if (!(a->mask & IBV_QP_CUR_STATE) || a->attr->cur_qp_state == a->before)
 		return no_idea();
-	return because("cur-state-lies",
-		       "leave IBV_QP_CUR_STATE out of the mask and go all the "
-		       "steps",
-		       "cur_qp_state said %s, the QP was in %s; the kernel "
-		       "believed it, and the QP has skipped what lies between",
-		       qp_state_name(a->attr->cur_qp_state),
-		       qp_state_name(a->before));
+	return because(
+		"cur-state-lies",
+		"leave IBV_QP_CUR_STATE out of the mask and go all the steps",
+		"cur_qp_state said %s, the QP was in %s; the kernel "
+		"believed it, and the QP has skipped what lies between",
+		qp_state_name(a->attr->cur_qp_state), qp_state_name(a->before));
 }
 
 static bool is_connected_type(enum ibv_qp_type type)
@@ -82,8 +81,7 @@ static struct explanation check_address(const struct accepted *a)
 	    !gid_is_zero(&a->now.ah_attr.grh.dgid))
 		return no_idea();
 	return because("rts-without-av",
-		       "go to RESET and up again by way of RTR with "
-		       "IBV_QP_AV",
+		       "go to RESET and up again by way of RTR with IBV_QP_AV",
 		       "the QP is in RTS but was never given an address "
 		       "vector: whatever it sends goes nowhere");
 }
@@ -107,12 +105,11 @@ static struct explanation check_qpn(const struct accepted *a)
 			       "dest_qp_num 0x%x is no QPN, which has 24 bits",
 			       qpn);
 	if (qpn <= 1)
-		return because("qpn-not-set",
-			       "fill dest_qp_num with the qp_num that the peer "
-			       "sent, after it has come",
-			       "dest_qp_num is %u, which no QP of a program "
-			       "has",
-			       qpn);
+		return because(
+			"qpn-not-set",
+			"fill dest_qp_num with the qp_num that the peer "
+			"sent, after it has come",
+			"dest_qp_num is %u, which no QP of a program has", qpn);
 	return no_idea();
 }
 

@@ -77,11 +77,10 @@ static struct explanation is_ipv4(const struct forty *f,
 		      "instead of a GRH there are 20 undefined bytes and an "
 		      "IPv4 header, so the 16 bytes of dgid are no GID");
 	also_seen(&why, "bytes 20 to 39: IPv4, %s -> %s", from, to);
-	also_seen(
-		&why,
-		"wc.sl %u: mlx5 puts the packet type there (2: IPv4), rxe and "
-		"irdma leave it 0",
-		wc->sl);
+	also_seen(&why,
+		  "wc.sl %u: mlx5 puts the packet type there (2: IPv4), rxe "
+		  "and irdma leave it 0",
+		  wc->sl);
 	return why;
 }
 
@@ -90,13 +89,12 @@ static struct explanation is_for_another(const union ibv_gid *to,
 {
 	char theirs[GID_TEXT_SIZE], own[GID_TEXT_SIZE];
 
-	return because(
-		"dgid-differs",
-		"take all GIDs of the port's table, and multicast GIDs "
-		"if the QP is attached to one",
-		"the packet was sent to GID %s, and the program compares "
-		"with %s",
-		gid_text(theirs, to->raw), gid_text(own, mine->raw));
+	return because("dgid-differs",
+		       "take all GIDs of the port's table, and multicast GIDs "
+		       "if the QP is attached to one",
+		       "the packet was sent to GID %s, and the program "
+		       "compares with %s",
+		       gid_text(theirs, to->raw), gid_text(own, mine->raw));
 }
 
 struct explanation explain_grh(const struct ibv_wc *wc, const void *forty,

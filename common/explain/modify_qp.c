@@ -218,8 +218,7 @@ static struct explanation check_missing(const struct modify *m)
 		return no_idea();
 	return because(
 		"bits-missing",
-		"add the missing bits to attr_mask and fill their "
-		"fields",
+		"add the missing bits to attr_mask and fill their fields",
 		"%s -> %s also requires %s", state(m->from), state(m->to),
 		qp_mask_text(bits, sizeof(bits), row->required & ~m->mask));
 }
@@ -326,8 +325,7 @@ static struct explanation check_access(const struct modify *m)
 		return no_idea();
 	return because("access-unknown",
 		       "use IBV_ACCESS_REMOTE_WRITE, _READ, _ATOMIC only",
-		       "qp_access_flags 0x%x has bits without a meaning "
-		       "(0x%x)",
+		       "qp_access_flags 0x%x has bits without a meaning (0x%x)",
 		       m->attr->qp_access_flags,
 		       m->attr->qp_access_flags & ~known);
 }

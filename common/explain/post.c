@@ -115,8 +115,7 @@ static struct explanation check_send_state(const struct posted *p)
 		return no_idea();
 	why = because("send-too-early",
 		      "do not post it a second time: on rxe the refused send "
-		      "stays in the ring and runs with the first one after "
-		      "RTS",
+		      "stays in the ring and runs with the first one after RTS",
 		      "the QP is in %s, and sends need RTS",
 		      qp_state_name(p->now.qp_state));
 	also_seen(&why, "the kernel has the QP in %s, the library remembers %s",

@@ -198,12 +198,11 @@ static struct explanation foreign_rkey(const struct case_of *c, uint32_t rkey)
 				       rkey, request_peer_name(c),
 				       rq->remote[i].rkey);
 		if (rkey == rq->remote[i].lkey)
-			return because("lkey-for-rkey",
-				       "send mr->rkey to the peer, not "
-				       "mr->lkey",
-				       "0x%x is %s's lkey; its rkey is 0x%x",
-				       rkey, request_peer_name(c),
-				       rq->remote[i].rkey);
+			return because(
+				"lkey-for-rkey",
+				"send mr->rkey to the peer, not mr->lkey",
+				"0x%x is %s's lkey; its rkey is 0x%x", rkey,
+				request_peer_name(c), rq->remote[i].rkey);
 	}
 	for (size_t i = 0; i < rq->n_local; i++)
 		if (rkey == rq->local[i].rkey)
@@ -257,11 +256,10 @@ struct explanation request_remote(const struct case_of *c)
 			       (unsigned long long)mr->length);
 	bit = right_for(rq->send->opcode, &right);
 	if (mr->access >= 0 && !(mr->access & bit))
-		return because(
-			"mr-lacks-right",
-			"register that MR with the flag, and LOCAL_WRITE "
-			"if it is to be written",
-			"%s's MR lacks %s", request_peer_name(c), right);
+		return because("mr-lacks-right",
+			       "register that MR with the flag, and "
+			       "LOCAL_WRITE if it is to be written",
+			       "%s's MR lacks %s", request_peer_name(c), right);
 	return no_idea();
 }
 
@@ -288,8 +286,7 @@ struct explanation request_peer_access(const struct case_of *c)
 	    !peer->attr.max_dest_rd_atomic)
 		return because(
 			"dest-rd-atomic-zero",
-			"give the peer's QP at least my max_rd_atomic in "
-			"RTR",
+			"give the peer's QP at least my max_rd_atomic in RTR",
 			"%s's QP has max_dest_rd_atomic 0, so it takes "
 			"no READ and no ATOMIC",
 			peer->name);

@@ -199,12 +199,11 @@ static struct explanation check_ud(const struct wait *w)
 			       send->wr.ud.remote_qkey, w->now.qkey);
 	if (!ibv_query_port(w->qp->context, w->now.port_num, &port) &&
 	    length > mtu_bytes(port.active_mtu))
-		return because("ud-too-long", "send at most one MTU, or use RC",
-			       "a UD message is one packet: %llu bytes are "
-			       "above the active_mtu %u; UD drops it without "
-			       "a word",
-			       (unsigned long long)length,
-			       mtu_bytes(port.active_mtu));
+		return because(
+			"ud-too-long", "send at most one MTU, or use RC",
+			"a UD message is one packet: %llu bytes are above the "
+			"active_mtu %u; UD drops it without a word",
+			(unsigned long long)length, mtu_bytes(port.active_mtu));
 	if (bytes_of(w->rq->recv->sg_list, w->rq->recv->num_sge) <
 	    length + GRH_BYTES)
 		return because("ud-no-grh-room",

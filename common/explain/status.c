@@ -32,12 +32,10 @@ static const struct explain_status rows[] = {
 		 "writable, "
 		 "an opcode that the QP type lacks, a network device that went "
 		 "down; 6.12: for a receive only, a send is merely flushed (5)",
-	  .causes =
-		  "this side's work request is wrong: on rxe a bad lkey, or a "
-		  "receive buffer smaller than the message",
+	  .causes = "this side's work request is wrong: on rxe a bad lkey, or "
+		    "a receive buffer smaller than the message",
 	  .next = "compare lkey, address and length of the SGE with the MR; "
-		  "for "
-		  "a receive also its length with the message",
+		  "for a receive also its length with the message",
 	  .side = "mine" },
 	{ ROW(LOC_EEC_OP_ERR),
 	  .meaning = "the same for the end-to-end context of RD",
@@ -54,8 +52,7 @@ static const struct explain_status rows[] = {
 	{ ROW(WR_FLUSH_ERR),
 	  .meaning = "the QP went to ERR before this request's turn came",
 	  .rxe = "6.1: but receives posted in ERR are never flushed; 6.12: "
-		 "also "
-		 "instead of 2, 4 and 6, so the cause is hidden",
+		 "also instead of 2, 4 and 6, so the cause is hidden",
 	  .causes = "the QP is in ERR and this request was only flushed",
 	  .next = "look for the first bad completion before this one, in both "
 		  "CQs; rxe of Linux 6.12 hides local causes (lkey, address, "
@@ -78,12 +75,10 @@ static const struct explain_status rows[] = {
 	  .next = "add IBV_ACCESS_LOCAL_WRITE", .side = "mine" },
 	{ ROW(REM_INV_REQ_ERR), .meaning = "the peer found the request invalid",
 	  .rxe = "the peer's QP lacks the access flag, max_dest_rd_atomic is "
-		 "0, "
-		 "or the path MTUs differ; a message that is too long is 11",
-	  .causes =
-		  "the peer refused the request: its QP's access flags, "
-		  "max_dest_rd_atomic 0, path MTUs that differ, or (hardware) "
-		  "a message longer than its receive",
+		 "0, or the path MTUs differ; a message that is too long is 11",
+	  .causes = "the peer refused the request: its QP's access flags, "
+		    "max_dest_rd_atomic 0, path MTUs that differ, or "
+		    "(hardware) a message longer than its receive",
 	  .next = "look at the peer's qp_access_flags, max_dest_rd_atomic and "
 		  "path_mtu",
 	  .side = "the peer's" },
@@ -114,8 +109,7 @@ static const struct explain_status rows[] = {
 		    "state, QPN, PSN or GID do not match, UDP port 4791 is "
 		    "blocked, or (rxe) no receive was posted",
 	  .next = "compare QPN, PSN and GID as both sides printed them; see "
-		  "the "
-		  "peer's state with `rdma resource show qp`; if all that "
+		  "the peer's state with `rdma resource show qp`; if all that "
 		  "matches, look for UDP 4791 with tcpdump on both sides",
 	  .side = "both" },
 	{ ROW(RNR_RETRY_EXC_ERR),

@@ -46,8 +46,7 @@ static const struct {
 	const char *id, *cause, *next;
 } device_rows[] = {
 	{ "no-rdma-modules",
-	  "this kernel has no RDMA subsystem loaded (no "
-	  "/sys/class/infiniband)",
+	  "this kernel has no RDMA subsystem loaded (no /sys/class/infiniband)",
 	  "modprobe ib_core rdma_rxe ib_uverbs; if there is no such module, "
 	  "run inside the lab: labs/lab run COMMAND" },
 	{ "no-rdma-device",
@@ -128,11 +127,10 @@ static bool nodes_are_closed(char *path, size_t size)
 
 static struct explanation not_permitted(const char *node)
 {
-	struct explanation why =
-		because("node-not-permitted",
-			"run as root, or give the node mode 0666 by a udev "
-			"rule",
-			"this user may not open %s", node);
+	struct explanation why = because(
+		"node-not-permitted",
+		"run as root, or give the node mode 0666 by a udev rule",
+		"this user may not open %s", node);
 
 	also_seen(&why, "user %u, group %u", (unsigned int)geteuid(),
 		  (unsigned int)getegid());
@@ -189,10 +187,9 @@ struct explanation explain_reg_mr(int err)
 			       "length 0, or REMOTE_WRITE/REMOTE_ATOMIC "
 			       "without LOCAL_WRITE");
 	case EOPNOTSUPP:
-		return because("odp-unsupported",
-			       "leave IBV_ACCESS_ON_DEMAND out",
-			       "the device does not support these access "
-			       "flags");
+		return because(
+			"odp-unsupported", "leave IBV_ACCESS_ON_DEMAND out",
+			"the device does not support these access flags");
 	}
 	return no_idea();
 }
@@ -357,14 +354,12 @@ static struct explanation bad_mr_arguments(struct ibv_pd *pd, const void *addr,
 			       "space",
 			       addr, length);
 	if ((access & NEEDS_LOCAL_WRITE) && !(access & IBV_ACCESS_LOCAL_WRITE))
-		return because("mr-needs-local-write",
-			       "add IBV_ACCESS_LOCAL_WRITE",
-			       "%s without LOCAL_WRITE: what the peer may "
-			       "write, this side's device must be able to "
-			       "write",
-			       access & IBV_ACCESS_REMOTE_WRITE
-				       ? "REMOTE_WRITE"
-				       : "REMOTE_ATOMIC");
+		return because(
+			"mr-needs-local-write", "add IBV_ACCESS_LOCAL_WRITE",
+			"%s without LOCAL_WRITE: what the peer may write, this "
+			"side's device must be able to write",
+			access & IBV_ACCESS_REMOTE_WRITE ? "REMOTE_WRITE"
+							 : "REMOTE_ATOMIC");
 	why = wrong_access(pd, access);
 	if (why.cause[0])
 		return why;

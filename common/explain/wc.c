@@ -233,10 +233,9 @@ static struct explanation lost_or_no_receive(const struct case_of *c,
 			"if it grows, let the peer post receives before "
 			"it says that it is ready; if not, tcpdump udp "
 			"port 4791 on both sides",
-			"both ends match, so either the peer has no "
-			"receive posted (RNR NAKs have come, and rxe "
-			"counts that wait as lost packets), or packets are "
-			"lost on the way");
+			"both ends match, so either the peer has no receive "
+			"posted (RNR NAKs have come, and rxe counts that wait "
+			"as lost packets), or packets are lost on the way");
 	return because("lost-on-the-way",
 		       "tcpdump udp port 4791 on both sides tells which of the "
 		       "two directions is empty; ping with -s and -M do tells "
@@ -259,16 +258,15 @@ static struct explanation check_wire(const struct case_of *c)
 	if (c->peer.found)
 		received = hw_counter(c->peer.device, "rcvd_pkts");
 	if (received == 0)
-		why = because(
-			"nothing-arrives",
-			"look at `nft list ruleset` and `tc qdisc` on the "
-			"way, and compare `ip neigh` with the peer's MAC "
-			"address: a firewall drops, a wrong MAC is not "
-			"even seen by the peer's tcpdump",
-			"both ends match, but %s has not received one "
-			"packet: UDP port 4791 is dropped on the way, or "
-			"goes to a wrong MAC address",
-			c->peer.device);
+		why = because("nothing-arrives",
+			      "look at `nft list ruleset` and `tc qdisc` on "
+			      "the way, and compare `ip neigh` with the peer's "
+			      "MAC address: a firewall drops, a wrong MAC is "
+			      "not even seen by the peer's tcpdump",
+			      "both ends match, but %s has not received one "
+			      "packet: UDP port 4791 is dropped on the way, or "
+			      "goes to a wrong MAC address",
+			      c->peer.device);
 	else if (peer_has_it_all(c))
 		why = because(
 			"acks-lost",

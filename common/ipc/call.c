@@ -237,8 +237,7 @@ int engine_map_received(struct engine_connection *c, uint64_t size,
 
 	if (fd < 0)
 		return fail(-EPROTO, NULL,
-			    "MapBufferResponse came without a file "
-			    "descriptor");
+			    "MapBufferResponse came without a file descriptor");
 	*mapping = (struct engine_mapping){ .size = size };
 	if (!holds(fd, size)) {
 		report_error("is it an engine of the same protocol?",

@@ -58,8 +58,7 @@ static void queued_send_waits(struct tag_channel *ch,
 	bool credit = tag_has_credit(ch);
 
 	report_error("does the peer post receives that fit, and make progress?",
-		     "the message with tag 0x%jx was not sent within %d ms: "
-		     "%s",
+		     "the message with tag 0x%jx was not sent within %d ms: %s",
 		     request->tag, ms,
 		     !credit ? "the peer has not made room for it (no credit)"
 		     : !tag_has_slot(ch)

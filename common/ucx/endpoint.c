@@ -515,8 +515,7 @@ void close_endpoint(struct ucx_endpoint *ep, int rc)
 	if (ep->have_tags && ep->lost == UCS_OK && !ep->sending.pending) {
 		if (ucx_peer_closes(ep))
 			ucx_debug(ep->worker,
-				  "[Recv shutdown] ep: %p, tag: "
-				  "0x%jx",
+				  "[Recv shutdown] ep: %p, tag: 0x%jx",
 				  (void *)ep->ep, ep->ctrl_tag_recv);
 		else if (well)
 			say_goodbye(ep);

@@ -280,8 +280,7 @@ int ucx_post_ctrl_recv(struct ucx_endpoint *ep)
 int ucx_post_ctrl_send(struct ucx_endpoint *ep)
 {
 	ucx_debug(ep->worker,
-		  "[Send shutdown] ep: %p, tag: 0x%jx, close_after_n_recv: "
-		  "%ju",
+		  "[Send shutdown] ep: %p, tag: 0x%jx, close_after_n_recv: %ju",
 		  (void *)ep->ep, ep->ctrl_tag_send,
 		  ep->ctrl_out.close_after_n_recv);
 	return tag_send(ep, &ep->ctrl_out, sizeof(ep->ctrl_out),

@@ -41,8 +41,7 @@ static const struct {
 	ROW(NO_MEMORY, ENOMEM, NULL),
 	ROW(NO_DEVICE, ENODEV,
 	    "ucx_info -d lists the transports and devices that are here; "
-	    "choose "
-	    "among them with UCX_TLS and UCX_NET_DEVICES"),
+	    "choose among them with UCX_TLS and UCX_NET_DEVICES"),
 	ROW(BUSY, EBUSY, NULL),
 	ROW(INVALID_PARAM, EINVAL, NULL),
 	ROW(INVALID_ADDR, EADDRNOTAVAIL, NULL),

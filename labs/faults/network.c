@@ -105,9 +105,8 @@ static void send_now(struct rig *rig, uint32_t length)
 }
 
 BROKEN(udp_blocked,
-       "nft 'add table inet wall; add chain inet wall in { type filter "
-       "hook input priority 0; }; add rule inet wall in udp dport 4791 "
-       "drop'",
+       "nft 'add table inet wall; add chain inet wall in { type filter hook "
+       "input priority 0; }; add rule inet wall in udp dport 4791 drop'",
        send_now(rig, 64))
 BROKEN(all_lost, "tc qdisc add dev veth0 root netem loss 100%",
        send_now(rig, 64))

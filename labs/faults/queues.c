@@ -200,8 +200,7 @@ const struct fault queue_faults[] = {
 	    "ibv_post_send: EINVAL", "inline-too-long", CONNECTED,
 	    inline_too_long),
 	ROW("atomic-misaligned",
-	    "an atomic on an address that is no multiple "
-	    "of 8",
+	    "an atomic on an address that is no multiple of 8",
 	    "ibv_post_send: EINVAL", "atomic-misaligned", CONNECTED,
 	    atomic_misaligned),
 	ROW("atomic-short", "an atomic with room for 4 bytes",

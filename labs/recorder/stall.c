@@ -179,13 +179,12 @@ static struct explanation judge_cq(const void *pointer, uint64_t now)
 	if (is_armed(cq))
 		return (struct explanation){ 0 };
 	if (!sleeper)
-		return because(
-			"nobody-polls",
-			"call ibv_poll_cq on this CQ; is it another CQ "
-			"that the program polls?",
-			"no thread polls CQ %u or sleeps on its channel: "
-			"a completion may lie there unread",
-			cq->id);
+		return because("nobody-polls",
+			       "call ibv_poll_cq on this CQ; is it another CQ "
+			       "that the program polls?",
+			       "no thread polls CQ %u or sleeps on its "
+			       "channel: a completion may lie there unread",
+			       cq->id);
 	return because("cq-not-armed",
 		       "call ibv_req_notify_cq after each event, then poll "
 		       "once more, then sleep",

@@ -117,8 +117,7 @@ static void print_path(enum ibv_qp_type type, enum ibv_qp_state from,
 	size_t length = qp_path(type, from, to, path);
 
 	if (!length)
-		printf("none: a QP enters %s only by itself, when a send "
-		       "fails",
+		printf("none: a QP enters %s only by itself, when a send fails",
 		       qp_state_name(to));
 	for (size_t i = 0; i < length; i++)
 		printf("%s%s", i ? " -> " : "", qp_state_name(path[i]));
