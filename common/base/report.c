@@ -41,50 +41,44 @@ static void print_line(FILE *to, const char *prefix, const char *next,
 	fflush(to);
 }
 
+/* 在参数以 fmt 与 ... 结尾的函数里：印出它们。*/
+#define PRINT(to, prefix, next)                        \
+	do {                                           \
+		va_list ap;                            \
+		va_start(ap, fmt);                     \
+		print_line(to, prefix, next, fmt, ap); \
+		va_end(ap);                            \
+	} while (0)
+
 void report_step(const char *fmt, ...)
 {
 	static int step;
 	char prefix[32];
-	va_list ap;
 
 	step++;
 	if (level < REPORT_NORMAL)
 		return;
 	snprintf(prefix, sizeof(prefix), "[Step %d] ", step);
-	va_start(ap, fmt);
-	print_line(stdout, prefix, NULL, fmt, ap);
-	va_end(ap);
+	PRINT(stdout, prefix, NULL);
 }
 
 void report_fact(const char *fmt, ...)
 {
-	va_list ap;
-
 	if (level < REPORT_NORMAL)
 		return;
-	va_start(ap, fmt);
-	print_line(stdout, "    ", NULL, fmt, ap);
-	va_end(ap);
+	PRINT(stdout, "    ", NULL);
 }
 
 void report_line(const char *fmt, ...)
 {
-	va_list ap;
-
 	if (level < REPORT_NORMAL)
 		return;
-	va_start(ap, fmt);
-	print_line(stdout, "", NULL, fmt, ap);
-	va_end(ap);
+	PRINT(stdout, "", NULL);
 }
 
 void report_result(const char *fmt, ...)
 {
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_line(stdout, "", NULL, fmt, ap);
-	va_end(ap);
+	PRINT(stdout, "", NULL);
 }
 
 /* 磁盘满、管道另一头已经走了：结果没写出去，就不能说“成功”。*/
@@ -98,41 +92,26 @@ int report_flush(void)
 
 void report_error(const char *next, const char *fmt, ...)
 {
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_line(stderr, "error: ", next, fmt, ap);
-	va_end(ap);
+	PRINT(stderr, "error: ", next);
 }
 
 int fail(int rc, const char *next, const char *fmt, ...)
 {
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_line(stderr, "error: ", next, fmt, ap);
-	va_end(ap);
+	PRINT(stderr, "error: ", next);
 	return rc;
 }
 
 void report_warning(const char *next, const char *fmt, ...)
 {
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_line(stderr, "warning: ", next, fmt, ap);
-	va_end(ap);
+	PRINT(stderr, "warning: ", next);
 }
 
 void report_remark(const char *who, const char *fmt, ...)
 {
 	char prefix[64];
-	va_list ap;
 
 	snprintf(prefix, sizeof(prefix), "[%s] ", who);
-	va_start(ap, fmt);
-	print_line(stderr, prefix, NULL, fmt, ap);
-	va_end(ap);
+	PRINT(stderr, prefix, NULL);
 }
 
 /* 一个字符原样可印则返回它的字节数，否则返回 0（由调用者按 \\xNN 转义）。*/

@@ -243,8 +243,7 @@ static void on_request(struct agent *a)
 {
 	char why[5000] = "";
 	size_t n = 0;
-	char **v = wire_list((char *)wire_payload(&a->in),
-			     wire_payload_len(&a->in), &n);
+	char **v = wire_list(&a->in, &n);
 
 	if (!v || !n) {
 		free(v);
@@ -402,12 +401,7 @@ static int open_port(int nr)
 
 static int open_all(struct agent *a)
 {
-	sigset_t chld;
-
-	sigemptyset(&chld);
-	sigaddset(&chld, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &chld, NULL);
-	a->children = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	a->children = watch_children();
 	a->epoll = epoll_create1(EPOLL_CLOEXEC);
 	a->control = open_port(1);
 	if (a->children < 0 || a->epoll < 0 || a->control < 0 ||
@@ -422,16 +416,6 @@ static int open_all(struct agent *a)
 	return 0;
 }
 
-static void never_killed(void)
-{
-	FILE *f = fopen("/proc/self/oom_score_adj", "w");
-
-	if (!f)
-		return;
-	fputs("-1000", f);
-	fclose(f);
-}
-
 /* agent [TEXT]：TEXT 是 init.sh 的失败原因，会原样告诉 host。 */
 int main(int argc, char **argv)
 {
@@ -439,7 +423,7 @@ int main(int argc, char **argv)
 	struct epoll_event events[8];
 
 	signal(SIGPIPE, SIG_IGN);
-	never_killed();
+	oom_score("-1000");
 	if (open_all(&a))
 		power_off();
 	for (;;) {

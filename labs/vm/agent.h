@@ -29,6 +29,12 @@ enum session_end session_serve(int port, bool keep_clock);
 /* Set the guest's clock to "seconds.fraction" if it is off by over 0.2 s. */
 void clock_follow(const char *host_time);
 
+/* How readily the kernel kills this process when memory runs out. */
+void oom_score(const char *score);
+
+/* A nonblocking signalfd that becomes readable when a child ends, or -1. */
+int watch_children(void);
+
 /*
  * Write what is queued as far as it goes without blocking. Gives 0, or -errno
  * (never -EAGAIN).

@@ -63,14 +63,6 @@ struct attach {
 
 static int signal_pipe[2]; /* 信号处理函数唯一能碰的东西 */
 
-static long now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* ---- 信号和终端 -------------------------------------------------------- */
 
 static void on_signal(int sig)
@@ -130,28 +122,30 @@ static void leave_raw(struct attach *a)
 		tcsetattr(0, TCSADRAIN, &a->saved);
 }
 
+static void add_number(struct wire_buf *list, long n)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%ld", n);
+	wire_str(list, text);
+}
+
 static void send_winsize(struct attach *a)
 {
 	struct wire_buf list = { 0 };
 	struct winsize w = { 0 };
-	char text[16];
 
 	if (!a->tty || ioctl(0, TIOCGWINSZ, &w))
 		return;
-	snprintf(text, sizeof(text), "%d", w.ws_row);
-	wire_str(&list, text);
-	snprintf(text, sizeof(text), "%d", w.ws_col);
-	wire_str(&list, text);
+	add_number(&list, w.ws_row);
+	add_number(&list, w.ws_col);
 	wire_put(&a->out, W_WINSIZE, wire_head(&list), wire_len(&list));
 	free(list.data);
 }
 
 static void send_signal(struct attach *a, int sig)
 {
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", sig);
-	wire_puts(&a->out, W_SIGNAL, text);
+	wire_number(&a->out, W_SIGNAL, sig);
 	if (sig == SIGUSR1 || sig == SIGUSR2)
 		return;
 	a->last_signal = sig;
@@ -234,14 +228,6 @@ static bool stays_here(const char *var)
 	return false;
 }
 
-static void add_number(struct wire_buf *list, long n)
-{
-	char text[24];
-
-	snprintf(text, sizeof(text), "%ld", n);
-	wire_str(list, text);
-}
-
 static int send_start(struct attach *a, char **argv)
 {
 	struct winsize w = { 0 };
@@ -301,13 +287,13 @@ static void on_frame(struct attach *a)
 	}
 	switch (wire_type(&a->in)) {
 	case W_STDOUT:
-	case W_STDERR: {
-		int i = wire_type(&a->in) == W_STDERR;
-
-		if (!a->closed[i])
-			wire_add(&a->data[i], p, n);
+		if (!a->closed[0])
+			wire_add(&a->data[0], p, n);
 		break;
-	}
+	case W_STDERR:
+		if (!a->closed[1])
+			wire_add(&a->data[1], p, n);
+		break;
 	case W_CREDIT:
 		a->window += (size_t)atol(text);
 		break;

@@ -41,14 +41,6 @@ static int fail(const char *what, const char *why)
 	return 1;
 }
 
-static long now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void hex_random(char *text, size_t bytes)
 {
 	unsigned char raw[64];
@@ -131,8 +123,7 @@ static void send_question(int fd, const struct question *q)
 static int judge(const struct question *q, const struct wire_in *in)
 {
 	size_t n = 0;
-	char **v =
-		wire_list((char *)wire_payload(in), wire_payload_len(in), &n);
+	char **v = wire_list(in, &n);
 	int rc = -1;
 
 	if (v && n == 2 && !strcmp(v[0], q->nonce))

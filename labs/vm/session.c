@@ -72,6 +72,26 @@ void clock_follow(const char *host_time)
 		clock_settime(CLOCK_REALTIME, &want);
 }
 
+void oom_score(const char *score)
+{
+	FILE *f = fopen("/proc/self/oom_score_adj", "w");
+
+	if (!f)
+		return;
+	fputs(score, f);
+	fclose(f);
+}
+
+int watch_children(void)
+{
+	sigset_t chld;
+
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, NULL);
+	return signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
 int flush_buf(int fd, struct wire_buf *out)
 {
 	while (wire_len(out)) {
@@ -122,6 +142,13 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
+static void close_job(struct session *s)
+{
+	close_fd(&s->job_in);
+	close_fd(&s->job_out);
+	close_fd(&s->job_err);
+}
+
 /* ---- 命令的一生 ------------------------------------------------------- */
 
 /*
@@ -134,7 +161,6 @@ static void become_job(const char *cwd, char **argv, char **env)
 	struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
 	struct rlimit files = { 1024, 524288 };
 	sigset_t none;
-	FILE *f;
 	int e;
 
 	sigemptyset(&none);
@@ -142,11 +168,7 @@ static void become_job(const char *cwd, char **argv, char **env)
 	signal(SIGPIPE, SIG_DFL);
 	setrlimit(RLIMIT_MEMLOCK, &all);
 	setrlimit(RLIMIT_NOFILE, &files);
-	f = fopen("/proc/self/oom_score_adj", "w");
-	if (f) {
-		fputs("0", f);
-		fclose(f);
-	}
+	oom_score("0");
 	if (chdir(cwd)) {
 		dprintf(2,
 			"lab: cannot enter %s in the VM: %s\n"
@@ -284,9 +306,7 @@ static void reap(struct session *s)
 /* 客户没了：SIGHUP，像关掉终端窗口那样；两秒后还在的一律 SIGKILL。 */
 static void end_job(struct session *s)
 {
-	close_fd(&s->job_in);
-	close_fd(&s->job_out);
-	close_fd(&s->job_err);
+	close_job(s);
 	if (!s->ended)
 		kill(-s->job, SIGHUP);
 	kill(-s->job, SIGCONT);
@@ -307,8 +327,7 @@ static void end_job(struct session *s)
 static void set_winsize(struct session *s)
 {
 	size_t n = 0;
-	char **v = wire_list((char *)wire_payload(&s->in),
-			     wire_payload_len(&s->in), &n);
+	char **v = wire_list(&s->in, &n);
 	struct winsize size = { 0 };
 
 	if (v && n == 2 && s->tty && s->job_in >= 0) {
@@ -323,8 +342,7 @@ static void set_winsize(struct session *s)
 static bool start_is_whole(const struct wire_in *in)
 {
 	size_t n = 0;
-	char **v =
-		wire_list((char *)wire_payload(in), wire_payload_len(in), &n);
+	char **v = wire_list(in, &n);
 	bool whole = v && n > START_FIELDS && atoi(v[START_ARGC]) > 0 &&
 		     n == START_FIELDS + (size_t)atoi(v[START_ARGC]) +
 				     (size_t)atoi(v[START_ENVC]);
@@ -350,8 +368,7 @@ static void on_frame(struct session *s)
 			break;
 		}
 		/* 没人要的 stdin 也要还 credit，否则 host 会一直等窗口。 */
-		snprintf(number, sizeof(number), "%zu", n);
-		wire_puts(&s->out, W_CREDIT, number);
+		wire_number(&s->out, W_CREDIT, (long)n);
 		break;
 	case W_STDIN_EOF:
 		s->eof = true;
@@ -398,17 +415,14 @@ static void read_port(struct session *s)
 static void feed_job(struct session *s)
 {
 	size_t before = wire_len(&s->to_job);
-	char number[24];
 
 	if (s->job_in >= 0 && flush_buf(s->job_in, &s->to_job) < 0) {
 		wire_drop(&s->to_job, wire_len(&s->to_job));
 		close_fd(&s->job_in);
 	}
-	if (before != wire_len(&s->to_job)) {
-		snprintf(number, sizeof(number), "%zu",
-			 before - wire_len(&s->to_job));
-		wire_puts(&s->out, W_CREDIT, number);
-	}
+	if (before != wire_len(&s->to_job))
+		wire_number(&s->out, W_CREDIT,
+			    (long)(before - wire_len(&s->to_job)));
 	/* pty 没有“写端关闭”这回事，终端上的 EOF 是用户自己打的 ^D。 */
 	if (s->eof && !wire_len(&s->to_job) && !s->tty)
 		close_fd(&s->job_in);
@@ -446,15 +460,10 @@ static bool more_to_come(struct session *s)
 
 static void say_exit(struct session *s)
 {
-	char number[16];
-
-	snprintf(number, sizeof(number), "%d",
-		 WIFSIGNALED(s->status) ? 128 + WTERMSIG(s->status)
-					: WEXITSTATUS(s->status));
-	wire_puts(&s->out, W_EXIT, number);
-	close_fd(&s->job_in);
-	close_fd(&s->job_out);
-	close_fd(&s->job_err);
+	wire_number(&s->out, W_EXIT,
+		    WIFSIGNALED(s->status) ? 128 + WTERMSIG(s->status)
+					   : WEXITSTATUS(s->status));
+	close_job(s);
 }
 
 /* 一圈 poll。返回 -1 表示 host 挂断了。 */
@@ -548,9 +557,8 @@ static enum session_end run_start(struct session *s)
 {
 	struct wire_in keep = s->in;
 	size_t n = 0;
-	char **v = wire_list((char *)wire_payload(&keep),
-			     wire_payload_len(&keep), &n);
-	enum session_end end = SESSION_DONE;
+	char **v = wire_list(&keep, &n);
+	enum session_end end;
 	int rc;
 
 	memset(&s->in, 0, sizeof(s->in));
@@ -562,9 +570,7 @@ static enum session_end run_start(struct session *s)
 	wire_puts(&s->out, W_WELCOME, v[START_NONCE]);
 	rc = start_job(s, v);
 	end = rc ? refuse(s, strerror(-rc)) : pump(s);
-	close_fd(&s->job_in);
-	close_fd(&s->job_out);
-	close_fd(&s->job_err);
+	close_job(s);
 	free(v);
 	free(keep.frame.data);
 	return end;
@@ -577,18 +583,12 @@ enum session_end session_serve(int port, bool keep_clock)
 			     .job_out = -1,
 			     .job_err = -1,
 			     .keep_clock = keep_clock };
-	enum session_end end = SESSION_DONE;
-	sigset_t chld;
+	enum session_end end;
 
 	/* 提前结束的命令会关掉它的 stdin：要 EPIPE，不要死于 SIGPIPE。 */
 	signal(SIGPIPE, SIG_IGN);
-	sigemptyset(&chld);
-	sigaddset(&chld, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &chld, NULL);
-	s.children = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (s.children < 0)
-		return SESSION_HUNG_UP;
-	if (!await_start(&s))
+	s.children = watch_children();
+	if (s.children < 0 || !await_start(&s))
 		return SESSION_HUNG_UP;
 	do
 		end = run_start(&s);

@@ -18,8 +18,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define WIRE_SESSIONS 16		/* ports 2 ... 17; sockets s0 ... s15 */
 #define WIRE_WINDOW   (256 * 1024)	/* stdin bytes in flight, at most */
@@ -65,6 +67,14 @@ enum wire_start {
 	START_ENVC, /* strings of env, which follow argv */
 	START_FIELDS
 };
+
+static inline long now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 /* A queue of bytes in one piece of memory: [start, end) is what it holds. */
 struct wire_buf {
@@ -146,6 +156,14 @@ static inline void wire_puts(struct wire_buf *out, char type, const char *s)
 	wire_put(out, type, s, strlen(s));
 }
 
+static inline void wire_number(struct wire_buf *out, char type, long n)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%ld", n);
+	wire_puts(out, type, text);
+}
+
 /* The reader's side: frame holds the type and the payload of one frame. */
 struct wire_in {
 	struct wire_buf frame;
@@ -205,14 +223,14 @@ static inline size_t wire_payload_len(const struct wire_in *in)
 }
 
 /*
- * Cut a list of n bytes into strings: a vector that ends with NULL, to be
- * freed by the caller; *count says how many. The strings stay where they are.
- * NULL if the last one is not terminated (a frame that was cut off).
+ * Cut the payload of a frame, a list, into strings: a vector that ends with
+ * NULL, to be freed by the caller; *count says how many. The strings stay where
+ * they are. NULL if the last one is not terminated (a frame that was cut off).
  */
-static inline char **wire_list(char *p, size_t n, size_t *count)
+static inline char **wire_list(const struct wire_in *in, size_t *count)
 {
-	size_t k = 0;
-	char **v;
+	char *p = (char *)wire_payload(in), **v;
+	size_t n = wire_payload_len(in), k = 0;
 
 	if (n && p[n - 1])
 		return NULL;

@@ -127,8 +127,8 @@ static void limits(void)
 	}
 	CHECK(engine_session_begin(&all, &owners[0], 1, &s) == -EAGAIN,
 	      "one too many");
-	strcpy(id, owners[3].sessions->next->id);
-	engine_session_end(owners[3].sessions->next);
+	strcpy(id, LIST_FIRST(&owners[3].sessions)->id);
+	engine_session_end(LIST_FIRST(&owners[3].sessions));
 	CHECK(find(id, &found) == -ENOENT, "ended");
 	CHECK(!engine_session_begin(&all, &owners[0], 1, &s), "room again");
 	engine_owner_end(&owners[3]);
