@@ -207,47 +207,6 @@ const struct qp_attr_info *qp_attr_infos(size_t *count)
 	return attr_infos;
 }
 
-/* 每一步做了什么，与类型无关；去 RESET 与 ERR 的见下。*/
-static const struct {
-	enum ibv_qp_state from, to;
-	const char *text;
-} step_texts[] = {
-	{ IBV_QPS_RESET, IBV_QPS_INIT,
-	  "port and rights are set; receives may be posted from here on" },
-	{ IBV_QPS_INIT, IBV_QPS_INIT,
-	  "port, P_Key and rights may be set anew" },
-	{ IBV_QPS_INIT, IBV_QPS_RTR,
-	  "the QP receives from here on; with an AV the kernel first finds the "
-	  "way to the peer (up to 1 s)" },
-	{ IBV_QPS_RTR, IBV_QPS_RTS, "the QP sends from here on, too" },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, "a few attributes are set under way" },
-	{ IBV_QPS_RTS, IBV_QPS_SQD,
-	  "sends under way are finished, new ones wait; drained when "
-	  "sq_draining is 0" },
-	{ IBV_QPS_SQD, IBV_QPS_RTS,
-	  "sending goes on; EINVAL while still draining" },
-	{ IBV_QPS_SQD, IBV_QPS_SQD,
-	  "path and limits are set anew while nothing is being sent" },
-	{ IBV_QPS_SQE, IBV_QPS_RTS, "sending goes on after a failed send" },
-};
-
-const char *qp_transition_text(enum ibv_qp_state from, enum ibv_qp_state to)
-{
-	if (!qp_transition(IBV_QPT_RC, from, to))
-		return NULL;
-	for (size_t i = 0; i < sizeof(step_texts) / sizeof(step_texts[0]); i++)
-		if (step_texts[i].from == from && step_texts[i].to == to)
-			return step_texts[i].text;
-	if (from == to)
-		return "nothing changes";
-	if (to == IBV_QPS_ERR)
-		return "what is posted completes with IBV_WC_WR_FLUSH_ERR";
-	return from == IBV_QPS_ERR
-		       ? "the only way out of ERR; the queues are emptied, "
-			 "without completions"
-		       : "the queues are emptied, without completions";
-}
-
 const char *qp_transition_note(enum ibv_qp_type type, enum ibv_qp_state from,
 			       enum ibv_qp_state to)
 {
