@@ -31,70 +31,146 @@
 
 // region rc-table
 /*
- * 二十二条路，五种 QP 都一样；不在表里的一律 EINVAL：没有 RESET→ERR，没有 INIT→RTS，
- * 没有任何一条通往 SQE 的路（那个状态只能由出错进入）。各种 QP 只在几条路上要的属性不
- * 同：init（去 INIT）、rtr 与 may_rtr（去 RTR：必须与可选）、rts（去 RTS）、move（在
- * RTS 里外随时可换的）、sqd（发送队列排空之后可换的）、sqe（从 SQE 回来）。
+ * 不在表里的路一律 EINVAL：没有 RESET→ERR，没有 INIT→RTS，没有任何一条通往
+ * SQE 的路（那个状态只能由出错进入）。
  */
-#define TABLE(type, init, rtr, may_rtr, rts, move, sqd, sqe)               \
-	static const struct qp_transition type##_table[QP_TRANSITIONS] = { \
-		ROW(RESET, RESET, 0, 0),                                   \
-		ROW(RESET, INIT, init, 0),                                 \
-		ROW(INIT, RESET, 0, 0),                                    \
-		ROW(INIT, INIT, 0, init),                                  \
-		ROW(INIT, RTR, rtr, may_rtr),                              \
-		ROW(INIT, ERR, 0, 0),                                      \
-		ROW(RTR, RESET, 0, 0),                                     \
-		ROW(RTR, RTS, rts, move),                                  \
-		ROW(RTR, ERR, 0, 0),                                       \
-		ROW(RTS, RESET, 0, 0),                                     \
-		ROW(RTS, RTS, 0, move),                                    \
-		ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),              \
-		ROW(RTS, ERR, 0, 0),                                       \
-		ROW(SQD, RESET, 0, 0),                                     \
-		ROW(SQD, RTS, 0, move),                                    \
-		ROW(SQD, SQD, 0, sqd),                                     \
-		ROW(SQD, ERR, 0, 0),                                       \
-		ROW(SQE, RESET, 0, 0),                                     \
-		ROW(SQE, RTS, 0, sqe),                                     \
-		ROW(SQE, ERR, 0, 0),                                       \
-		ROW(ERR, RESET, 0, 0),                                     \
-		ROW(ERR, ERR, 0, 0),                                       \
-	}
-
-/* sqd 里几乎什么都有：这正是 SQD 存在的理由。*/
-TABLE(rc, OPT_INIT, CONNECT | RESPONDER, OPT_RTR, RETRIES | IBV_QP_SQ_PSN,
-      OPT_PATH | IBV_QP_CUR_STATE,
-      OPT_PATH | RETRIES | RESPONDER | IBV_QP_PORT | IBV_QP_AV |
-	      IBV_QP_PKEY_INDEX,
-      0);
+static const struct qp_transition rc_table[QP_TRANSITIONS] = {
+	ROW(RESET, RESET, 0, 0),
+	ROW(RESET, INIT, OPT_INIT, 0),
+	ROW(INIT, RESET, 0, 0),
+	ROW(INIT, INIT, 0, OPT_INIT),
+	ROW(INIT, RTR, CONNECT | RESPONDER, OPT_RTR),
+	ROW(INIT, ERR, 0, 0),
+	ROW(RTR, RESET, 0, 0),
+	ROW(RTR, RTS, RETRIES | IBV_QP_SQ_PSN, OPT_PATH | IBV_QP_CUR_STATE),
+	ROW(RTR, ERR, 0, 0),
+	ROW(RTS, RESET, 0, 0),
+	ROW(RTS, RTS, 0, OPT_PATH | IBV_QP_CUR_STATE),
+	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	ROW(RTS, ERR, 0, 0),
+	ROW(SQD, RESET, 0, 0),
+	ROW(SQD, RTS, 0, OPT_PATH | IBV_QP_CUR_STATE),
+	/* 发送队列排空之后，几乎什么都可以换：这正是 SQD 存在的理由。*/
+	ROW(SQD, SQD, 0,
+	    OPT_PATH | RETRIES | RESPONDER | IBV_QP_PORT | IBV_QP_AV |
+		    IBV_QP_PKEY_INDEX),
+	ROW(SQD, ERR, 0, 0),
+	ROW(SQE, RESET, 0, 0),
+	ROW(SQE, RTS, 0, 0),
+	ROW(SQE, ERR, 0, 0),
+	ROW(ERR, RESET, 0, 0),
+	ROW(ERR, ERR, 0, 0),
+};
 // endregion rc-table
 
-/*
- * UC：与 RC 相比，去 RTR 少了接收方的两项，去 RTS 只剩下 SQ_PSN。发送出错只坏了发送队列，
- * 不必从 RESET 重来；UD 也是如此。
- */
-TABLE(uc, OPT_INIT, CONNECT, OPT_RTR, IBV_QP_SQ_PSN,
-      OPT_MOVE | IBV_QP_CUR_STATE, OPT_MOVE | IBV_QP_AV | IBV_QP_PKEY_INDEX,
-      IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS);
+/* UC：与 RC 相比，去 RTR 少了接收方的两项，去 RTS 只剩下 SQ_PSN。*/
+static const struct qp_transition uc_table[QP_TRANSITIONS] = {
+	ROW(RESET, RESET, 0, 0),
+	ROW(RESET, INIT, OPT_INIT, 0),
+	ROW(INIT, RESET, 0, 0),
+	ROW(INIT, INIT, 0, OPT_INIT),
+	ROW(INIT, RTR, CONNECT, OPT_RTR),
+	ROW(INIT, ERR, 0, 0),
+	ROW(RTR, RESET, 0, 0),
+	ROW(RTR, RTS, IBV_QP_SQ_PSN, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(RTR, ERR, 0, 0),
+	ROW(RTS, RESET, 0, 0),
+	ROW(RTS, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	ROW(RTS, ERR, 0, 0),
+	ROW(SQD, RESET, 0, 0),
+	ROW(SQD, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(SQD, SQD, 0, OPT_MOVE | IBV_QP_AV | IBV_QP_PKEY_INDEX),
+	ROW(SQD, ERR, 0, 0),
+	ROW(SQE, RESET, 0, 0),
+	/* 发送出错只坏了发送队列，不必从 RESET 重来；UD 也是如此。*/
+	ROW(SQE, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS),
+	ROW(SQE, ERR, 0, 0),
+	ROW(ERR, RESET, 0, 0),
+	ROW(ERR, ERR, 0, 0),
+};
 
 /* UD：没有连接，INIT→RTR 什么都不必给；QKEY 代替了 ACCESS_FLAGS。*/
-TABLE(ud, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0,
-      IBV_QP_PKEY_INDEX | IBV_QP_QKEY, IBV_QP_SQ_PSN,
-      IBV_QP_CUR_STATE | IBV_QP_QKEY, IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
-      IBV_QP_CUR_STATE | IBV_QP_QKEY);
+static const struct qp_transition ud_table[QP_TRANSITIONS] = {
+	ROW(RESET, RESET, 0, 0),
+	ROW(RESET, INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0),
+	ROW(INIT, RESET, 0, 0),
+	ROW(INIT, INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+	ROW(INIT, RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
+	ROW(INIT, ERR, 0, 0),
+	ROW(RTR, RESET, 0, 0),
+	ROW(RTR, RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY),
+	ROW(RTR, ERR, 0, 0),
+	ROW(RTS, RESET, 0, 0),
+	ROW(RTS, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
+	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	ROW(RTS, ERR, 0, 0),
+	ROW(SQD, RESET, 0, 0),
+	ROW(SQD, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
+	ROW(SQD, SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
+	ROW(SQD, ERR, 0, 0),
+	ROW(SQE, RESET, 0, 0),
+	ROW(SQE, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
+	ROW(SQE, ERR, 0, 0),
+	ROW(ERR, RESET, 0, 0),
+	ROW(ERR, ERR, 0, 0),
+};
 
 /* XRC_INI：只会发的半个 RC，没有接收方的 RESPONDER 两项。*/
-TABLE(xrc_ini, OPT_INIT, CONNECT, OPT_RTR, RETRIES | IBV_QP_SQ_PSN,
-      OPT_MOVE | IBV_QP_CUR_STATE,
-      OPT_MOVE | RETRIES | IBV_QP_PORT | IBV_QP_AV | IBV_QP_PKEY_INDEX, 0);
+static const struct qp_transition xrc_ini_table[QP_TRANSITIONS] = {
+	ROW(RESET, RESET, 0, 0),
+	ROW(RESET, INIT, OPT_INIT, 0),
+	ROW(INIT, RESET, 0, 0),
+	ROW(INIT, INIT, 0, OPT_INIT),
+	ROW(INIT, RTR, CONNECT, OPT_RTR),
+	ROW(INIT, ERR, 0, 0),
+	ROW(RTR, RESET, 0, 0),
+	ROW(RTR, RTS, RETRIES | IBV_QP_SQ_PSN, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(RTR, ERR, 0, 0),
+	ROW(RTS, RESET, 0, 0),
+	ROW(RTS, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	ROW(RTS, ERR, 0, 0),
+	ROW(SQD, RESET, 0, 0),
+	ROW(SQD, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
+	ROW(SQD, SQD, 0,
+	    OPT_MOVE | RETRIES | IBV_QP_PORT | IBV_QP_AV | IBV_QP_PKEY_INDEX),
+	ROW(SQD, ERR, 0, 0),
+	ROW(SQE, RESET, 0, 0),
+	ROW(SQE, RTS, 0, 0),
+	ROW(SQE, ERR, 0, 0),
+	ROW(ERR, RESET, 0, 0),
+	ROW(ERR, ERR, 0, 0),
+};
 
 /* XRC_TGT：只会收的半个 RC，没有重试次数；TIMEOUT 与 SQ_PSN 规范仍要求给。*/
-TABLE(xrc_tgt, OPT_INIT, CONNECT | RESPONDER, OPT_RTR,
-      IBV_QP_TIMEOUT | IBV_QP_SQ_PSN, OPT_PATH | IBV_QP_CUR_STATE,
-      OPT_PATH | RESPONDER | IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT |
-	      IBV_QP_PKEY_INDEX,
-      0);
+static const struct qp_transition xrc_tgt_table[QP_TRANSITIONS] = {
+	ROW(RESET, RESET, 0, 0),
+	ROW(RESET, INIT, OPT_INIT, 0),
+	ROW(INIT, RESET, 0, 0),
+	ROW(INIT, INIT, 0, OPT_INIT),
+	ROW(INIT, RTR, CONNECT | RESPONDER, OPT_RTR),
+	ROW(INIT, ERR, 0, 0),
+	ROW(RTR, RESET, 0, 0),
+	ROW(RTR, RTS, IBV_QP_TIMEOUT | IBV_QP_SQ_PSN,
+	    OPT_PATH | IBV_QP_CUR_STATE),
+	ROW(RTR, ERR, 0, 0),
+	ROW(RTS, RESET, 0, 0),
+	ROW(RTS, RTS, 0, OPT_PATH | IBV_QP_CUR_STATE),
+	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	ROW(RTS, ERR, 0, 0),
+	ROW(SQD, RESET, 0, 0),
+	ROW(SQD, RTS, 0, OPT_PATH | IBV_QP_CUR_STATE),
+	ROW(SQD, SQD, 0,
+	    OPT_PATH | RESPONDER | IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT |
+		    IBV_QP_PKEY_INDEX),
+	ROW(SQD, ERR, 0, 0),
+	ROW(SQE, RESET, 0, 0),
+	ROW(SQE, RTS, 0, 0),
+	ROW(SQE, ERR, 0, 0),
+	ROW(ERR, RESET, 0, 0),
+	ROW(ERR, ERR, 0, 0),
+};
 
 const struct qp_transition *qp_transitions(enum ibv_qp_type type, size_t *count)
 {
@@ -131,74 +207,75 @@ const enum ibv_qp_type *qp_types(size_t *count)
  * 每一位管 struct ibv_qp_attr 的哪些成员。位在而成员没填，内核就照零来做；成员填
  * 了而位不在，内核看都不看。
  */
-// clang-format off
-#define ATTR(bit, members, source, what, range) \
-	{ IBV_QP_##bit, #bit, members, QP_ATTR_##source, what, range }
-// clang-format on
-
 static const struct qp_attr_info attr_infos[] = {
-	ATTR(STATE, "qp_state", CHOSEN, "the state to go to",
-	     "RESET, INIT, RTR, RTS, SQD, ERR; without it nothing moves"),
-	ATTR(CUR_STATE, "cur_qp_state", MINE,
-	     "the state that I take the QP to be in",
-	     "RTR, RTS, SQD, SQE; the kernel believes it, even if untrue"),
-	ATTR(EN_SQD_ASYNC_NOTIFY, "en_sqd_async_notify", CHOSEN,
-	     "send IBV_EVENT_SQ_DRAINED once the send queue has drained",
-	     "0, 1"),
-	ATTR(ACCESS_FLAGS, "qp_access_flags", CHOSEN,
-	     "what the peer may do through this QP, whatever the MRs allow",
-	     "IBV_ACCESS_REMOTE_READ, _WRITE, _ATOMIC; 0: SEND only"),
-	ATTR(PKEY_INDEX, "pkey_index", MINE,
-	     "slot of my P_Key table: the partition of each packet",
-	     "0 ... pkey_tbl_len - 1; on RoCE 0"),
-	ATTR(PORT, "port_num", MINE, "the port of my device that the QP uses",
-	     "1 ... phys_port_cnt; rxe has only 1"),
-	ATTR(QKEY, "qkey", CHOSEN,
-	     "the key that a datagram must carry to be taken in",
-	     "32 bits, the same on both sides; from 0x80000000: CAP_NET_RAW"),
-	ATTR(AV, "ah_attr", PEER,
-	     "the way to the peer: its GID, through which GID of mine",
-	     "on RoCE is_global = 1; grh.dgid, grh.sgid_index, port_num"),
-	ATTR(PATH_MTU, "path_mtu", CHOSEN,
-	     "most payload bytes in one packet, the same on both sides",
-	     "IBV_MTU_256 (1) ... _4096 (5), not bytes; <= both active_mtu"),
-	ATTR(TIMEOUT, "timeout", CHOSEN,
-	     "how long to wait for an ACK before sending again",
-	     "1 ... 31: 4.096 us * 2^n (14: 67 ms); 0: for ever"),
-	ATTR(RETRY_CNT, "retry_cnt", CHOSEN,
-	     "how often to send again when no ACK comes",
-	     "0 ... 7; then IBV_WC_RETRY_EXC_ERR; on rxe 7 is for ever"),
-	ATTR(RNR_RETRY, "rnr_retry", CHOSEN,
-	     "how often to send again when the peer has no receive posted",
-	     "0 ... 6, 7: for ever; then IBV_WC_RNR_RETRY_EXC_ERR"),
-	ATTR(RQ_PSN, "rq_psn", PEER,
-	     "number of the first packet that I expect: the peer's sq_psn",
-	     "24 bits"),
-	ATTR(MAX_QP_RD_ATOMIC, "max_rd_atomic", CHOSEN,
-	     "how many READs and atomics of mine the peer gets at once",
-	     "1 ... max_qp_init_rd_atom; 0: my READs hang for ever (rxe)"),
-	ATTR(ALT_PATH, "alt_ah_attr, alt_pkey_index, alt_port_num, alt_timeout",
-	     PEER, "a second way to the peer, to migrate to",
-	     "InfiniBand only: on RoCE always EINVAL"),
-	ATTR(MIN_RNR_TIMER, "min_rnr_timer", CHOSEN,
-	     "how long the peer must wait when I have no receive posted",
-	     "1 (0.01 ms) ... 12 (0.64 ms) ... 31 (491.52 ms); 0: 655.36 ms"),
-	ATTR(SQ_PSN, "sq_psn", MINE,
-	     "number of the first packet that I send; the peer's rq_psn",
-	     "24 bits, random, anew for each connection"),
-	ATTR(MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", CHOSEN,
-	     "how many READs and atomics of the peer I serve",
-	     "1 ... max_qp_rd_atom; 0: the peer's READs fail"),
-	ATTR(PATH_MIG_STATE, "path_mig_state", CHOSEN,
-	     "how far migration to the alternate path is",
-	     "IBV_MIG_MIGRATED, IBV_MIG_REARM, IBV_MIG_ARMED"),
-	ATTR(CAP, "cap", CHOSEN, "new sizes of the queues",
-	     "in no transition: ibv_create_qp decides the sizes"),
-	ATTR(DEST_QPN, "dest_qp_num", PEER, "number of the peer's QP",
-	     "24 bits; 0 and 1 are not for programs"),
-	ATTR(RATE_LIMIT, "rate_limit", CHOSEN,
-	     "pace of what a RAW_PACKET QP sends",
-	     "kbit/s; for other types EOPNOTSUPP"),
+	{ IBV_QP_STATE, "STATE", "qp_state", QP_ATTR_CHOSEN,
+	  "the state to go to",
+	  "RESET, INIT, RTR, RTS, SQD, ERR; without it nothing moves" },
+	{ IBV_QP_CUR_STATE, "CUR_STATE", "cur_qp_state", QP_ATTR_MINE,
+	  "the state that I take the QP to be in",
+	  "RTR, RTS, SQD, SQE; the kernel believes it, even if untrue" },
+	{ IBV_QP_EN_SQD_ASYNC_NOTIFY, "EN_SQD_ASYNC_NOTIFY",
+	  "en_sqd_async_notify", QP_ATTR_CHOSEN,
+	  "send IBV_EVENT_SQ_DRAINED once the send queue has drained", "0, 1" },
+	{ IBV_QP_ACCESS_FLAGS, "ACCESS_FLAGS", "qp_access_flags",
+	  QP_ATTR_CHOSEN,
+	  "what the peer may do through this QP, whatever the MRs allow",
+	  "IBV_ACCESS_REMOTE_READ, _WRITE, _ATOMIC; 0: SEND only" },
+	{ IBV_QP_PKEY_INDEX, "PKEY_INDEX", "pkey_index", QP_ATTR_MINE,
+	  "slot of my P_Key table: the partition of each packet",
+	  "0 ... pkey_tbl_len - 1; on RoCE 0" },
+	{ IBV_QP_PORT, "PORT", "port_num", QP_ATTR_MINE,
+	  "the port of my device that the QP uses",
+	  "1 ... phys_port_cnt; rxe has only 1" },
+	{ IBV_QP_QKEY, "QKEY", "qkey", QP_ATTR_CHOSEN,
+	  "the key that a datagram must carry to be taken in",
+	  "32 bits, the same on both sides; from 0x80000000: CAP_NET_RAW" },
+	{ IBV_QP_AV, "AV", "ah_attr", QP_ATTR_PEER,
+	  "the way to the peer: its GID, through which GID of mine",
+	  "on RoCE is_global = 1; grh.dgid, grh.sgid_index, port_num" },
+	{ IBV_QP_PATH_MTU, "PATH_MTU", "path_mtu", QP_ATTR_CHOSEN,
+	  "most payload bytes in one packet, the same on both sides",
+	  "IBV_MTU_256 (1) ... _4096 (5), not bytes; <= both active_mtu" },
+	{ IBV_QP_TIMEOUT, "TIMEOUT", "timeout", QP_ATTR_CHOSEN,
+	  "how long to wait for an ACK before sending again",
+	  "1 ... 31: 4.096 us * 2^n (14: 67 ms); 0: for ever" },
+	{ IBV_QP_RETRY_CNT, "RETRY_CNT", "retry_cnt", QP_ATTR_CHOSEN,
+	  "how often to send again when no ACK comes",
+	  "0 ... 7; then IBV_WC_RETRY_EXC_ERR; on rxe 7 is for ever" },
+	{ IBV_QP_RNR_RETRY, "RNR_RETRY", "rnr_retry", QP_ATTR_CHOSEN,
+	  "how often to send again when the peer has no receive posted",
+	  "0 ... 6, 7: for ever; then IBV_WC_RNR_RETRY_EXC_ERR" },
+	{ IBV_QP_RQ_PSN, "RQ_PSN", "rq_psn", QP_ATTR_PEER,
+	  "number of the first packet that I expect: the peer's sq_psn",
+	  "24 bits" },
+	{ IBV_QP_MAX_QP_RD_ATOMIC, "MAX_QP_RD_ATOMIC", "max_rd_atomic",
+	  QP_ATTR_CHOSEN,
+	  "how many READs and atomics of mine the peer gets at once",
+	  "1 ... max_qp_init_rd_atom; 0: my READs hang for ever (rxe)" },
+	{ IBV_QP_ALT_PATH, "ALT_PATH",
+	  "alt_ah_attr, alt_pkey_index, alt_port_num, alt_timeout",
+	  QP_ATTR_PEER, "a second way to the peer, to migrate to",
+	  "InfiniBand only: on RoCE always EINVAL" },
+	{ IBV_QP_MIN_RNR_TIMER, "MIN_RNR_TIMER", "min_rnr_timer",
+	  QP_ATTR_CHOSEN,
+	  "how long the peer must wait when I have no receive posted",
+	  "1 (0.01 ms) ... 12 (0.64 ms) ... 31 (491.52 ms); 0: 655.36 ms" },
+	{ IBV_QP_SQ_PSN, "SQ_PSN", "sq_psn", QP_ATTR_MINE,
+	  "number of the first packet that I send; the peer's rq_psn",
+	  "24 bits, random, anew for each connection" },
+	{ IBV_QP_MAX_DEST_RD_ATOMIC, "MAX_DEST_RD_ATOMIC", "max_dest_rd_atomic",
+	  QP_ATTR_CHOSEN, "how many READs and atomics of the peer I serve",
+	  "1 ... max_qp_rd_atom; 0: the peer's READs fail" },
+	{ IBV_QP_PATH_MIG_STATE, "PATH_MIG_STATE", "path_mig_state",
+	  QP_ATTR_CHOSEN, "how far migration to the alternate path is",
+	  "IBV_MIG_MIGRATED, IBV_MIG_REARM, IBV_MIG_ARMED" },
+	{ IBV_QP_CAP, "CAP", "cap", QP_ATTR_CHOSEN, "new sizes of the queues",
+	  "in no transition: ibv_create_qp decides the sizes" },
+	{ IBV_QP_DEST_QPN, "DEST_QPN", "dest_qp_num", QP_ATTR_PEER,
+	  "number of the peer's QP", "24 bits; 0 and 1 are not for programs" },
+	{ IBV_QP_RATE_LIMIT, "RATE_LIMIT", "rate_limit", QP_ATTR_CHOSEN,
+	  "pace of what a RAW_PACKET QP sends",
+	  "kbit/s; for other types EOPNOTSUPP" },
 };
 
 const struct qp_attr_info *qp_attr_infos(size_t *count)
