@@ -101,14 +101,14 @@ wrong() {
 }
 
 test_a_wrong_table_is_found_row_by_row() {
-	wrong lacks 'OPT_INIT, CONNECT | RESPONDER' \
-		'OPT_INIT, CONNECT | IBV_QP_MAX_DEST_RD_ATOMIC'
+	wrong lacks 'ROW(INIT, RTR, CONNECT | RESPONDER' \
+		'ROW(INIT, RTR, CONNECT | IBV_QP_MAX_DEST_RD_ATOMIC'
 	wrong wants 'ROW(RTS, SQD, 0' 'ROW(RTS, SQD, IBV_QP_SQ_PSN'
-	wrong allows ' OPT_MOVE | IBV_QP_CUR_STATE' \
-		' IBV_QP_QKEY | OPT_MOVE | IBV_QP_CUR_STATE'
-	wrong forbids 'ROW(INIT, INIT, 0, init' 'ROW(INIT, INIT, 0, 0'
+	wrong allows 'ROW(RTR, RTS, IBV_QP_SQ_PSN, OPT_MOVE' \
+		'ROW(RTR, RTS, IBV_QP_SQ_PSN, IBV_QP_QKEY | OPT_MOVE'
+	wrong forbids 'ROW(INIT, INIT, 0, OPT_INIT' 'ROW(INIT, INIT, 0, 0'
 	wrong leads 'ROW(RESET, RESET, 0' 'ROW(RESET, ERR, 0'
-	wrong xrc 'IBV_QP_TIMEOUT | IBV_QP_SQ_PSN' 'IBV_QP_RETRY_CNT | IBV_QP_SQ_PSN'
+	wrong xrc 'ROW(RTR, RTS, IBV_QP_TIMEOUT' 'ROW(RTR, RTS, IBV_QP_RETRY_CNT'
 	in_lab --fresh '
 		for name in lacks wants allows forbids leads; do
 			run drive.$name timeout 60 "$T/$name" drive
