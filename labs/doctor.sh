@@ -49,9 +49,9 @@ netdev_of() {
 }
 
 uverbs_of() {
-	local u
+	local u dev
 	for u in /sys/class/infiniband_verbs/uverbs*; do
-		[[ $(cat "$u/ibdev" 2>/dev/null) != "$1" ]] || echo "${u##*/}"
+		! read -r dev 2>/dev/null <"$u/ibdev" || [[ $dev != "$1" ]] || echo "${u##*/}"
 	done
 }
 
@@ -146,9 +146,9 @@ check_mtu() {
 check_gids() {
 	local dev=$1 gids=/sys/class/infiniband/$1/ports/1 i gid type count=0 v4=
 	for ((i = 0; i < 256; i++)); do
-		gid=$(cat "$gids/gids/$i" 2>/dev/null) || break
+		read -r gid 2>/dev/null <"$gids/gids/$i" || break
 		[[ $gid != 0000:0000:0000:0000:0000:0000:0000:0000 ]] || break
-		type=$(cat "$gids/gid_attrs/types/$i" 2>/dev/null) || continue
+		read -r type 2>/dev/null <"$gids/gid_attrs/types/$i" || continue
 		count=$((count + 1))
 		[[ $v4 || $type != *v2 || $gid != 0000:0000:0000:0000:0000:ffff:* ]] || v4=$i
 	done

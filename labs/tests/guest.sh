@@ -122,13 +122,16 @@ nap() { read -rt "$1" -u "$nap_fd" || true; }
 
 # await CMD…: until it succeeds, two minutes at most
 await() {
-	local end=$((SECONDS + 120))
+	local end=$((SECONDS + 120)) ms=10 nap
 	until "$@"; do
 		((SECONDS < end)) || {
 			echo "waited 120 s for: $*" >&2
 			return 1
 		}
-		nap 0.05
+		# Not often: each look is a process or two, and these are emulated.
+		printf -v nap '0.%03d' "$ms"
+		nap "$nap"
+		((ms >= 160)) || ms=$((ms * 2))
 	done
 }
 
@@ -178,12 +181,12 @@ begin() {
 	left >"$T/before"
 }
 
-back_to_before() { [[ $(left) == "$(cat "$T/before")" ]]; }
+back_to_before() { [[ $(left) == "$(<"$T/before")" ]]; }
 
 # The kernel takes an object down when its process is gone, not later; but
 # another user of the lab may have one for a moment.
 finish() {
-	local end=$((SECONDS + 5))
+	local end=$((SECONDS + 30))
 	until back_to_before || ((SECONDS >= end)); do nap 0.2; done
 	left >"$T/after"
 }
@@ -194,7 +197,9 @@ start() {
 	shift
 	# Not left to the redirections: they happen when the process gets a CPU, and until
 	# then who awaits a word of this one would find that of the last of its name.
-	rm -f "$T/$name".{rc,out,err}
+	: >"$T/$name.out"
+	: >"$T/$name.err"
+	[[ ! -e $T/$name.rc ]] || rm "$T/$name.rc"
 	"$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null &
 	pid=$!
 	pids[$name]=$pid

@@ -29,6 +29,8 @@ function volatile(token, before, after) {
 		return "#" # but none at all is worth knowing
 	if (token ~ /^[0-9]+$/ && before ~ /[0-9]\.[0-9]+\.[0-9]+:$/)
 		return "#" # a TCP port after an address
+	if (token ~ /^[0-9]+$/ && before ~ /[a-z]\.[ch]:$/)
+		return "#" # a line of a source: it moves with every line before it
 	if (token ~ /^[0-9]+(ns|us|ms|s)$/ ||
 	    (token ~ /^[0-9]+[kKMGT]?i?(B|b|bit|bits)$/ && after ~ /^\/s/)) {
 		sub(/^[0-9]+/, "#", token)

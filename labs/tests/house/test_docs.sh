@@ -239,6 +239,7 @@ test_check_bears_volatile_values() {
 	stays 'pid 123 comm a' 'pid 45678 comm a'
 	stays 'sent_pkts 7, rdma_recvs 12' 'sent_pkts 11, rdma_recvs 3'
 	stays ' 31  psn       00 1a 2b 3c' ' 31  psn       00 ff 12 99'
+	stays 'plugin.c:128 unknown' 'plugin.c:110 unknown'
 	stays 'id "f2385930-7c39-4acf-b319-b87e5600058d",' \
 		'id "00112233-4455-4677-8899-aabbccddeeff",'
 }
