@@ -52,14 +52,11 @@ static void on_stream(void *request, ucs_status_t status, size_t length,
 	ended(op, status, length);
 }
 
-/* 每次投递都要说：做完了叫谁、替谁记着；数据总在主机内存里。*/
-#define OP_PARAM(op, more, callback)                                  \
-	{                                                             \
-		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |          \
-				UCP_OP_ATTR_FIELD_USER_DATA | (more), \
-		.cb = { callback }, .user_data = (op),                \
-		.memory_type = UCS_MEMORY_TYPE_HOST,                  \
-	}
+/* 每次投递都要说：做完了替谁记着（叫谁写在 cb 里）；数据总在主机内存里。*/
+#define OP_PARAM(op, more)                                    \
+	.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |          \
+			UCP_OP_ATTR_FIELD_USER_DATA | (more), \
+	.user_data = (op), .memory_type = UCS_MEMORY_TYPE_HOST
 
 /* 一次投递的结果：当场完成、失败、或进行中（callback 可能已经被调过了）。*/
 static int begun(struct ucx_op *op, ucs_status_ptr_t request, size_t length)
@@ -189,8 +186,10 @@ static void debug_message(const struct ucx_endpoint *ep, const char *what,
 static int tag_send(struct ucx_endpoint *ep, const void *data, size_t size,
 		    uint64_t tag)
 {
-	const ucp_request_param_t param = OP_PARAM(
-		&ep->sending, UCP_OP_ATTR_FIELD_MEMORY_TYPE, .send = on_sent);
+	const ucp_request_param_t param = {
+		OP_PARAM(&ep->sending, UCP_OP_ATTR_FIELD_MEMORY_TYPE),
+		.cb.send = on_sent
+	};
 
 	begin(ep, &ep->sending);
 	return begun(&ep->sending,
@@ -219,10 +218,11 @@ static int tag_recv(struct ucx_endpoint *ep, struct ucx_op *op, void *data,
 	 * 从 recv_info 里读；但 UCX 1.15 及以前不填它（openucx/ucx#9425）。
 	 * NO_IMM_CMPL：当场完成也照样调 callback，长度从那里得到。
 	 */
-	const ucp_request_param_t param = OP_PARAM(
-		op,
-		UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-		.recv = on_received);
+	const ucp_request_param_t param = {
+		OP_PARAM(op, UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+				     UCP_OP_ATTR_FLAG_NO_IMM_CMPL),
+		.cb.recv = on_received
+	};
 
 	begin(ep, op);
 	/*
@@ -292,8 +292,8 @@ int ucx_post_ctrl_send(struct ucx_endpoint *ep)
 int ucx_stream_send(struct ucx_endpoint *ep, const void *data, size_t size,
 		    int64_t deadline, const char *what)
 {
-	const ucp_request_param_t param =
-		OP_PARAM(&ep->sending, 0, .send = on_sent);
+	const ucp_request_param_t param = { OP_PARAM(&ep->sending, 0),
+					    .cb.send = on_sent };
 	int rc;
 
 	begin(ep, &ep->sending);
@@ -308,8 +308,8 @@ static int stream_part(struct ucx_endpoint *ep, void *data, size_t size,
 		       int64_t deadline)
 {
 	size_t length = 0;
-	const ucp_request_param_t param =
-		OP_PARAM(&ep->receiving, 0, .recv_stream = on_stream);
+	const ucp_request_param_t param = { OP_PARAM(&ep->receiving, 0),
+					    .cb.recv_stream = on_stream };
 	ucs_status_ptr_t request;
 	int rc;
 
@@ -339,8 +339,8 @@ int ucx_stream_recv(struct ucx_endpoint *ep, void *data, size_t size,
 
 int ucx_flush(struct ucx_endpoint *ep, int64_t deadline)
 {
-	const ucp_request_param_t param =
-		OP_PARAM(&ep->sending, 0, .send = on_sent);
+	const ucp_request_param_t param = { OP_PARAM(&ep->sending, 0),
+					    .cb.send = on_sent };
 	int rc;
 
 	begin(ep, &ep->sending);

@@ -28,38 +28,36 @@
 
 /* ---- 出错时说什么 ------------------------------------------------------- */
 
+#define STATUS(status) UCS_ERR_##status, "UCS_ERR_" #status
+
 static const struct {
 	ucs_status_t status;
-	int err;
 	const char *name;
+	int err;
 	const char *next;
 } statuses[] = {
-#define ROW(status, err, next)                                  \
-	{                                                       \
-		UCS_ERR_##status, err, "UCS_ERR_" #status, next \
-	}
-	ROW(NO_MEMORY, ENOMEM, NULL),
-	ROW(NO_DEVICE, ENODEV,
-	    "ucx_info -d lists the transports and devices that are here; "
-	    "choose among them with UCX_TLS and UCX_NET_DEVICES"),
-	ROW(BUSY, EBUSY, NULL),
-	ROW(INVALID_PARAM, EINVAL, NULL),
-	ROW(INVALID_ADDR, EADDRNOTAVAIL, NULL),
-	ROW(UNREACHABLE, EHOSTUNREACH,
-	    "let both sides have the same UCX_TLS, and UCX_NET_DEVICES that "
-	    "reach each other"),
-	ROW(REJECTED, ECONNREFUSED, "see the peer's own messages"),
-	ROW(NOT_CONNECTED, ENOTCONN, "see the peer's own messages"),
-	ROW(CONNECTION_RESET, ECONNRESET, "see the peer's own messages"),
-	ROW(ENDPOINT_TIMEOUT, ECONNRESET,
-	    "is the peer still there, and the network? see its own messages"),
-	ROW(TIMED_OUT, ETIMEDOUT, NULL),
-	ROW(MESSAGE_TRUNCATED, EMSGSIZE, NULL),
-	ROW(CANCELED, ECANCELED, NULL),
-	ROW(EXCEEDS_LIMIT, EMFILE, NULL),
-	ROW(UNSUPPORTED, EOPNOTSUPP, NULL),
-	ROW(IO_ERROR, EIO,
-	    "UCX_LOG_LEVEL=warn shows what UCX itself has to say"),
+	{ STATUS(NO_MEMORY), ENOMEM, NULL },
+	{ STATUS(NO_DEVICE), ENODEV,
+	  "ucx_info -d lists the transports and devices that are here; "
+	  "choose among them with UCX_TLS and UCX_NET_DEVICES" },
+	{ STATUS(BUSY), EBUSY, NULL },
+	{ STATUS(INVALID_PARAM), EINVAL, NULL },
+	{ STATUS(INVALID_ADDR), EADDRNOTAVAIL, NULL },
+	{ STATUS(UNREACHABLE), EHOSTUNREACH,
+	  "let both sides have the same UCX_TLS, and UCX_NET_DEVICES that "
+	  "reach each other" },
+	{ STATUS(REJECTED), ECONNREFUSED, "see the peer's own messages" },
+	{ STATUS(NOT_CONNECTED), ENOTCONN, "see the peer's own messages" },
+	{ STATUS(CONNECTION_RESET), ECONNRESET, "see the peer's own messages" },
+	{ STATUS(ENDPOINT_TIMEOUT), ECONNRESET,
+	  "is the peer still there, and the network? see its own messages" },
+	{ STATUS(TIMED_OUT), ETIMEDOUT, NULL },
+	{ STATUS(MESSAGE_TRUNCATED), EMSGSIZE, NULL },
+	{ STATUS(CANCELED), ECANCELED, NULL },
+	{ STATUS(EXCEEDS_LIMIT), EMFILE, NULL },
+	{ STATUS(UNSUPPORTED), EOPNOTSUPP, NULL },
+	{ STATUS(IO_ERROR), EIO,
+	  "UCX_LOG_LEVEL=warn shows what UCX itself has to say" },
 };
 
 #define N_STATUSES (sizeof(statuses) / sizeof(statuses[0]))
