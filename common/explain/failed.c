@@ -174,8 +174,8 @@ static const struct posted *find_posted(const struct posted *posted, size_t n,
 int unexpected_completion(const struct ibv_wc *wc)
 {
 	return fail(-EIO, NULL,
-		    "unexpected completion: wr_id 0x%llx opcode %d on QP %u",
-		    (unsigned long long)wc->wr_id, wc->opcode, wc->qp_num);
+		    "unexpected completion: wr_id 0x%jx opcode %d on QP %u",
+		    wc->wr_id, wc->opcode, wc->qp_num);
 }
 
 /* 怎样称呼一个请求：收发按 slot，单边操作按对端的地址。*/

@@ -250,8 +250,6 @@ test_line_ends_of_a_clone() {
 	assertTrue "a binary file was changed" "cmp '$T/kept' '$T/$frames/a.bin'"
 }
 
-# It is shown what TAILQ_FOREACH is. Formats are the compiler's, who knows them of
-# all our functions; for cppcheck, %ju does not take a uint64_t.
 test_every_fault_can_still_be_put_back() {
 	local patch
 	for patch in labs/tests/mutants/*.patch; do
@@ -260,6 +258,8 @@ test_every_fault_can_still_be_put_back() {
 	done
 }
 
+# It is shown what TAILQ_FOREACH is. Formats are the compiler's, who knows them of
+# all our functions; for cppcheck, %ju does not take a uint64_t.
 test_cppcheck() {
 	has cppcheck || return 0
 	local list queue

@@ -74,6 +74,7 @@ test_words_of_the_other_scripts() {
 	says 2 '^run: --repeat is "often"' "$tree/labs/tests/run" --repeat often
 	says 0 'labs/tests/quick \[--list\]' "$tree/labs/tests/quick" --help
 	says 2 '^quick: next: labs/tests/quick --help' "$tree/labs/tests/quick" --nonsense
+	says 1 '^quick: next: labs/tests/run' "$tree/labs/tests/quick" --list # no git there
 	says 2 '^run: JOBS is "many"' env JOBS=many "$tree/labs/tests/run" labs/tests/lab/test_lab.sh
 }
 
@@ -125,6 +126,7 @@ test_cache_path_with_a_blank() {
 	rc=$?
 	assertEquals "$(<"$T/err")" 0 "$rc"
 	assertEquals fine "$(<"$T/out")"
+	assertEquals 1 "$(find "$T/my cache" -name 'state-*' | wc -l)"
 	# A saved VM that is damaged is made anew, and the command runs, once.
 	truncate -s 60000000 "$T/my cache"/state-*
 	echo in | RDMA_LAB_CACHE="$T/my cache" "$L" run --fresh cat >"$T/out" 2>"$T/err"
