@@ -110,12 +110,13 @@ const struct qp_transition *qp_transition(enum ibv_qp_type type,
 					  enum ibv_qp_state from,
 					  enum ibv_qp_state to)
 {
-	size_t count;
-	const struct qp_transition *row = qp_transitions(type, &count);
+	const struct qp_transition *row;
 
-	for (size_t i = 0; i < count; i++)
-		if (row[i].from == from && row[i].to == to)
-			return &row[i];
+	for (size_t i = 0; i < QP_TRANSITIONS; i++) {
+		row = qp_transition_at(type, i);
+		if (row && row->from == from && row->to == to)
+			return row;
+	}
 	return NULL;
 }
 

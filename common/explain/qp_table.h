@@ -111,9 +111,8 @@ size_t qp_path(enum ibv_qp_type type, enum ibv_qp_state from,
 /* The types that have a table: RC, UC, UD, XRC_INI, XRC_TGT. */
 const enum ibv_qp_type *qp_types(size_t *count);
 
-/* The rows of @type in order of from and to; NULL, 0 rows if it has no table. */
-const struct qp_transition *qp_transitions(enum ibv_qp_type type,
-					   size_t *count);
+/* Row @i < QP_TRANSITIONS of @type, by from and to; NULL if it has no table. */
+const struct qp_transition *qp_transition_at(enum ibv_qp_type type, size_t i);
 
 /* All bits in the order of their values. */
 const struct qp_attr_info *qp_attr_infos(size_t *count);

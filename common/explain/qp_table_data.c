@@ -25,6 +25,7 @@
 #define OPT_PATH  (OPT_MOVE | IBV_QP_MIN_RNR_TIMER)
 #define CONNECT	  (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
 #define RESPONDER (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+#define DATAGRAM  (IBV_QP_PKEY_INDEX | IBV_QP_QKEY)
 #define RETRIES                                                 \
 	(IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | \
 	 IBV_QP_MAX_QP_RD_ATOMIC)
@@ -63,133 +64,75 @@ static const struct qp_transition rc_table[QP_TRANSITIONS] = {
 };
 // endregion rc-table
 
-/* UC：与 RC 相比，去 RTR 少了接收方的两项，去 RTS 只剩下 SQ_PSN。*/
-static const struct qp_transition uc_table[QP_TRANSITIONS] = {
-	ROW(RESET, RESET, 0, 0),
-	ROW(RESET, INIT, OPT_INIT, 0),
-	ROW(INIT, RESET, 0, 0),
-	ROW(INIT, INIT, 0, OPT_INIT),
-	ROW(INIT, RTR, CONNECT, OPT_RTR),
-	ROW(INIT, ERR, 0, 0),
-	ROW(RTR, RESET, 0, 0),
-	ROW(RTR, RTS, IBV_QP_SQ_PSN, OPT_MOVE | IBV_QP_CUR_STATE),
-	ROW(RTR, ERR, 0, 0),
-	ROW(RTS, RESET, 0, 0),
-	ROW(RTS, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
-	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
-	ROW(RTS, ERR, 0, 0),
-	ROW(SQD, RESET, 0, 0),
-	ROW(SQD, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
-	ROW(SQD, SQD, 0, OPT_MOVE | IBV_QP_AV | IBV_QP_PKEY_INDEX),
-	ROW(SQD, ERR, 0, 0),
-	ROW(SQE, RESET, 0, 0),
+/*
+ * 其余四种的路与 RC 的完全相同，不同的只是位。这里只列与 RC 不一样的行：一种 QP 是
+ * 什么，看它和 RC 差在哪里就知道。
+ */
+static const struct {
+	enum ibv_qp_type type;
+	struct qp_transition row;
+} unlike_rc[] = {
+	/* UC：与 RC 相比，去 RTR 少了接收方的两项，去 RTS 只剩下 SQ_PSN。*/
+	{ IBV_QPT_UC, ROW(INIT, RTR, CONNECT, OPT_RTR) },
+	{ IBV_QPT_UC,
+	  ROW(RTR, RTS, IBV_QP_SQ_PSN, OPT_MOVE | IBV_QP_CUR_STATE) },
+	{ IBV_QPT_UC, ROW(RTS, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE) },
+	{ IBV_QPT_UC, ROW(SQD, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE) },
+	{ IBV_QPT_UC,
+	  ROW(SQD, SQD, 0, OPT_MOVE | IBV_QP_AV | IBV_QP_PKEY_INDEX) },
 	/* 发送出错只坏了发送队列，不必从 RESET 重来；UD 也是如此。*/
-	ROW(SQE, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS),
-	ROW(SQE, ERR, 0, 0),
-	ROW(ERR, RESET, 0, 0),
-	ROW(ERR, ERR, 0, 0),
+	{ IBV_QPT_UC,
+	  ROW(SQE, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS) },
+
+	/* UD：没有连接，INIT→RTR 什么都不必给；QKEY 代替了 ACCESS_FLAGS。*/
+	{ IBV_QPT_UD, ROW(RESET, INIT, DATAGRAM | IBV_QP_PORT, 0) },
+	{ IBV_QPT_UD, ROW(INIT, INIT, 0, DATAGRAM | IBV_QP_PORT) },
+	{ IBV_QPT_UD, ROW(INIT, RTR, 0, DATAGRAM) },
+	{ IBV_QPT_UD,
+	  ROW(RTR, RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY) },
+	{ IBV_QPT_UD, ROW(RTS, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY) },
+	{ IBV_QPT_UD, ROW(SQD, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY) },
+	{ IBV_QPT_UD, ROW(SQD, SQD, 0, DATAGRAM) },
+	{ IBV_QPT_UD, ROW(SQE, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY) },
+
+	/* XRC_INI：只会发的半个 RC，没有接收方的 RESPONDER 两项。*/
+	{ IBV_QPT_XRC_SEND, ROW(INIT, RTR, CONNECT, OPT_RTR) },
+	{ IBV_QPT_XRC_SEND,
+	  ROW(RTR, RTS, RETRIES | IBV_QP_SQ_PSN, OPT_MOVE | IBV_QP_CUR_STATE) },
+	{ IBV_QPT_XRC_SEND, ROW(RTS, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE) },
+	{ IBV_QPT_XRC_SEND, ROW(SQD, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE) },
+	{ IBV_QPT_XRC_SEND, ROW(SQD, SQD, 0,
+				OPT_MOVE | RETRIES | IBV_QP_PORT | IBV_QP_AV |
+					IBV_QP_PKEY_INDEX) },
+
+	/* XRC_TGT：只会收的半个 RC，没有重试次数；TIMEOUT 与 SQ_PSN 规范仍要求给。*/
+	{ IBV_QPT_XRC_RECV, ROW(RTR, RTS, IBV_QP_TIMEOUT | IBV_QP_SQ_PSN,
+				OPT_PATH | IBV_QP_CUR_STATE) },
+	{ IBV_QPT_XRC_RECV, ROW(SQD, SQD, 0,
+				OPT_PATH | RESPONDER | IBV_QP_PORT | IBV_QP_AV |
+					IBV_QP_TIMEOUT | IBV_QP_PKEY_INDEX) },
 };
 
-/* UD：没有连接，INIT→RTR 什么都不必给；QKEY 代替了 ACCESS_FLAGS。*/
-static const struct qp_transition ud_table[QP_TRANSITIONS] = {
-	ROW(RESET, RESET, 0, 0),
-	ROW(RESET, INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0),
-	ROW(INIT, RESET, 0, 0),
-	ROW(INIT, INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
-	ROW(INIT, RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
-	ROW(INIT, ERR, 0, 0),
-	ROW(RTR, RESET, 0, 0),
-	ROW(RTR, RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY),
-	ROW(RTR, ERR, 0, 0),
-	ROW(RTS, RESET, 0, 0),
-	ROW(RTS, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
-	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
-	ROW(RTS, ERR, 0, 0),
-	ROW(SQD, RESET, 0, 0),
-	ROW(SQD, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
-	ROW(SQD, SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
-	ROW(SQD, ERR, 0, 0),
-	ROW(SQE, RESET, 0, 0),
-	ROW(SQE, RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
-	ROW(SQE, ERR, 0, 0),
-	ROW(ERR, RESET, 0, 0),
-	ROW(ERR, ERR, 0, 0),
-};
-
-/* XRC_INI：只会发的半个 RC，没有接收方的 RESPONDER 两项。*/
-static const struct qp_transition xrc_ini_table[QP_TRANSITIONS] = {
-	ROW(RESET, RESET, 0, 0),
-	ROW(RESET, INIT, OPT_INIT, 0),
-	ROW(INIT, RESET, 0, 0),
-	ROW(INIT, INIT, 0, OPT_INIT),
-	ROW(INIT, RTR, CONNECT, OPT_RTR),
-	ROW(INIT, ERR, 0, 0),
-	ROW(RTR, RESET, 0, 0),
-	ROW(RTR, RTS, RETRIES | IBV_QP_SQ_PSN, OPT_MOVE | IBV_QP_CUR_STATE),
-	ROW(RTR, ERR, 0, 0),
-	ROW(RTS, RESET, 0, 0),
-	ROW(RTS, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
-	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
-	ROW(RTS, ERR, 0, 0),
-	ROW(SQD, RESET, 0, 0),
-	ROW(SQD, RTS, 0, OPT_MOVE | IBV_QP_CUR_STATE),
-	ROW(SQD, SQD, 0,
-	    OPT_MOVE | RETRIES | IBV_QP_PORT | IBV_QP_AV | IBV_QP_PKEY_INDEX),
-	ROW(SQD, ERR, 0, 0),
-	ROW(SQE, RESET, 0, 0),
-	ROW(SQE, RTS, 0, 0),
-	ROW(SQE, ERR, 0, 0),
-	ROW(ERR, RESET, 0, 0),
-	ROW(ERR, ERR, 0, 0),
-};
-
-/* XRC_TGT：只会收的半个 RC，没有重试次数；TIMEOUT 与 SQ_PSN 规范仍要求给。*/
-static const struct qp_transition xrc_tgt_table[QP_TRANSITIONS] = {
-	ROW(RESET, RESET, 0, 0),
-	ROW(RESET, INIT, OPT_INIT, 0),
-	ROW(INIT, RESET, 0, 0),
-	ROW(INIT, INIT, 0, OPT_INIT),
-	ROW(INIT, RTR, CONNECT | RESPONDER, OPT_RTR),
-	ROW(INIT, ERR, 0, 0),
-	ROW(RTR, RESET, 0, 0),
-	ROW(RTR, RTS, IBV_QP_TIMEOUT | IBV_QP_SQ_PSN,
-	    OPT_PATH | IBV_QP_CUR_STATE),
-	ROW(RTR, ERR, 0, 0),
-	ROW(RTS, RESET, 0, 0),
-	ROW(RTS, RTS, 0, OPT_PATH | IBV_QP_CUR_STATE),
-	ROW(RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
-	ROW(RTS, ERR, 0, 0),
-	ROW(SQD, RESET, 0, 0),
-	ROW(SQD, RTS, 0, OPT_PATH | IBV_QP_CUR_STATE),
-	ROW(SQD, SQD, 0,
-	    OPT_PATH | RESPONDER | IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT |
-		    IBV_QP_PKEY_INDEX),
-	ROW(SQD, ERR, 0, 0),
-	ROW(SQE, RESET, 0, 0),
-	ROW(SQE, RTS, 0, 0),
-	ROW(SQE, ERR, 0, 0),
-	ROW(ERR, RESET, 0, 0),
-	ROW(ERR, ERR, 0, 0),
-};
-
-const struct qp_transition *qp_transitions(enum ibv_qp_type type, size_t *count)
+static bool has_table(enum ibv_qp_type type)
 {
-	*count = QP_TRANSITIONS;
-	switch (type) {
-	case IBV_QPT_RC:
-		return rc_table;
-	case IBV_QPT_UC:
-		return uc_table;
-	case IBV_QPT_UD:
-		return ud_table;
-	case IBV_QPT_XRC_SEND:
-		return xrc_ini_table;
-	case IBV_QPT_XRC_RECV:
-		return xrc_tgt_table;
-	default:
-		*count = 0;
-		return NULL;
-	}
+	size_t count;
+	const enum ibv_qp_type *types = qp_types(&count);
+
+	while (count && types[count - 1] != type)
+		count--;
+	return count;
+}
+
+const struct qp_transition *qp_transition_at(enum ibv_qp_type type, size_t i)
+{
+	const struct qp_transition *rc = &rc_table[i];
+
+	for (size_t n = 0; n < sizeof(unlike_rc) / sizeof(*unlike_rc); n++)
+		if (unlike_rc[n].type == type &&
+		    unlike_rc[n].row.from == rc->from &&
+		    unlike_rc[n].row.to == rc->to)
+			return &unlike_rc[n].row;
+	return has_table(type) ? rc : NULL;
 }
 
 const enum ibv_qp_type *qp_types(size_t *count)
@@ -287,9 +230,7 @@ const struct qp_attr_info *qp_attr_infos(size_t *count)
 const char *qp_transition_note(enum ibv_qp_type type, enum ibv_qp_state from,
 			       enum ibv_qp_state to)
 {
-	size_t rows;
-
-	if (!qp_transitions(type, &rows))
+	if (!has_table(type))
 		return NULL;
 	if (type == IBV_QPT_UC && from == IBV_QPS_SQD && to == IBV_QPS_SQD)
 		return "AV from a program is refused all the same: uverbs "

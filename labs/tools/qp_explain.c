@@ -63,12 +63,13 @@ static const char diagram[] =
 /* 一种 QP 的任何一步用得到的位。*/
 static int bits_of_type(enum ibv_qp_type type)
 {
+	const struct qp_transition *row;
 	int bits = IBV_QP_STATE;
-	size_t rows;
-	const struct qp_transition *row = qp_transitions(type, &rows);
 
-	for (size_t i = 0; i < rows; i++)
-		bits |= row[i].required | row[i].optional;
+	for (size_t i = 0; i < QP_TRANSITIONS; i++) {
+		row = qp_transition_at(type, i);
+		bits |= row->required | row->optional;
+	}
 	return bits;
 }
 
@@ -106,33 +107,6 @@ static void print_wrapped(int indent, const char *text)
 				 text);
 		text += word;
 		text += strspn(text, " ");
-	}
-	putchar('\n');
-}
-
-static void print_path(enum ibv_qp_type type, enum ibv_qp_state from,
-		       enum ibv_qp_state to)
-{
-	enum ibv_qp_state path[QP_PATH_MAX];
-	size_t length = qp_path(type, from, to, path);
-
-	if (!length)
-		printf("none: a QP enters %s only by itself, when a send fails",
-		       qp_state_name(to));
-	for (size_t i = 0; i < length; i++)
-		printf("%s%s", i ? " -> " : "", qp_state_name(path[i]));
-	putchar('\n');
-}
-
-static void print_targets(enum ibv_qp_type type, enum ibv_qp_state from)
-{
-	const char *comma = "";
-
-	for (int to = 0; to < QP_STATES; to++) {
-		if (!qp_transition(type, from, to))
-			continue;
-		printf("%s%s", comma, qp_state_name(to));
-		comma = ", ";
 	}
 	putchar('\n');
 }
@@ -181,15 +155,12 @@ static void text_row(enum ibv_qp_type type, size_t number,
 
 static void text_type(enum ibv_qp_type type)
 {
-	size_t rows;
-	const struct qp_transition *row = qp_transitions(type, &rows);
-
-	printf("%s: %zu legal transitions, any other is EINVAL\n\n",
-	       qp_type_name(type), rows);
+	printf("%s: %d legal transitions, any other is EINVAL\n\n",
+	       qp_type_name(type), QP_TRANSITIONS);
 	if (type == IBV_QPT_RC)
 		printf("%s\n", diagram);
-	for (size_t i = 0; i < rows; i++)
-		text_row(type, i + 1, &row[i]);
+	for (size_t i = 0; i < QP_TRANSITIONS; i++)
+		text_row(type, i + 1, qp_transition_at(type, i));
 	putchar('\n');
 }
 
@@ -211,17 +182,6 @@ static void text_step(const struct request *ask,
 	text_attributes(row->optional);
 	if (!row->optional)
 		printf("  none\n");
-}
-
-static void text_illegal(const struct request *ask)
-{
-	printf("%s %s -> %s: not legal, the kernel answers EINVAL\n",
-	       qp_type_name(ask->type), qp_state_name(ask->from),
-	       qp_state_name(ask->to));
-	printf("  legal from %s: ", qp_state_name(ask->from));
-	print_targets(ask->type, ask->from);
-	printf("  way to %s: ", qp_state_name(ask->to));
-	print_path(ask->type, ask->from, ask->to);
 }
 
 /* ---- Markdown ----------------------------------------------------------- */
@@ -257,19 +217,17 @@ static void markdown_row(enum ibv_qp_type type, const char *number,
 
 static void markdown_type(enum ibv_qp_type type)
 {
-	size_t rows;
-	const struct qp_transition *row = qp_transitions(type, &rows);
 	char number[32];
 
-	printf("**%s**: %zu legal transitions, any other is `EINVAL`\n\n",
-	       qp_type_name(type), rows);
+	printf("**%s**: %d legal transitions, any other is `EINVAL`\n\n",
+	       qp_type_name(type), QP_TRANSITIONS);
 	if (type == IBV_QPT_RC)
 		printf("```text\n%s```\n\n", diagram);
 	printf("| # | from → to | required, besides STATE | optional | "
 	       "what happens |\n|---|---|---|---|---|\n");
-	for (size_t i = 0; i < rows; i++) {
+	for (size_t i = 0; i < QP_TRANSITIONS; i++) {
 		snprintf(number, sizeof(number), "%zu | ", i + 1);
-		markdown_row(type, number, &row[i]);
+		markdown_row(type, number, qp_transition_at(type, i));
 	}
 	putchar('\n');
 }
@@ -285,15 +243,33 @@ static void markdown_step(const struct request *ask,
 	markdown_attributes(IBV_QP_STATE | row->required | row->optional);
 }
 
-static void markdown_illegal(const struct request *ask)
+/* ---- 文字与 Markdown：没有这条路 ------------------------------------------- */
+
+static void print_illegal(const struct request *ask)
 {
-	printf("**%s %s → %s**: not legal, the kernel answers `EINVAL`\n\n",
+	const bool page = ask->format == FORMAT_MARKDOWN;
+	const char *item = page ? "- " : "  ", *between = "";
+	enum ibv_qp_state path[QP_PATH_MAX];
+	size_t length = qp_path(ask->type, ask->from, ask->to, path);
+
+	printf(page ? "**%s %s → %s**: not legal, the kernel answers "
+		      "`EINVAL`\n\n"
+		    : "%s %s -> %s: not legal, the kernel answers EINVAL\n",
 	       qp_type_name(ask->type), qp_state_name(ask->from),
 	       qp_state_name(ask->to));
-	printf("- legal from %s: ", qp_state_name(ask->from));
-	print_targets(ask->type, ask->from);
-	printf("- way to %s: ", qp_state_name(ask->to));
-	print_path(ask->type, ask->from, ask->to);
+	printf("%slegal from %s: ", item, qp_state_name(ask->from));
+	for (int to = 0; to < QP_STATES; to++)
+		if (qp_transition(ask->type, ask->from, to)) {
+			printf("%s%s", between, qp_state_name(to));
+			between = ", ";
+		}
+	printf("\n%sway to %s: ", item, qp_state_name(ask->to));
+	if (!length)
+		printf("none: a QP enters %s only by itself, when a send fails",
+		       qp_state_name(ask->to));
+	for (size_t i = 0; i < length; i++)
+		printf("%s%s", i ? " -> " : "", qp_state_name(path[i]));
+	putchar('\n');
 }
 
 /* ---- JSON --------------------------------------------------------------- */
@@ -361,11 +337,10 @@ static json_t *json_row(enum ibv_qp_type type, const struct qp_transition *row)
 static json_t *json_rows(enum ibv_qp_type type)
 {
 	json_t *list = json_array();
-	size_t rows;
-	const struct qp_transition *row = qp_transitions(type, &rows);
 
-	for (size_t i = 0; i < rows; i++)
-		json_array_append_new(list, json_row(type, &row[i]));
+	for (size_t i = 0; i < QP_TRANSITIONS; i++)
+		json_array_append_new(
+			list, json_row(type, qp_transition_at(type, i)));
 	return json_pack("{s:s, s:o}", "type", qp_type_name(type),
 			 "transitions", list);
 }
@@ -422,10 +397,10 @@ static int show_step(const struct request *ask)
 
 	switch (ask->format) {
 	case FORMAT_TEXT:
-		row ? text_step(ask, row) : text_illegal(ask);
+		row ? text_step(ask, row) : print_illegal(ask);
 		break;
 	case FORMAT_MARKDOWN:
-		row ? markdown_step(ask, row) : markdown_illegal(ask);
+		row ? markdown_step(ask, row) : print_illegal(ask);
 		break;
 	case FORMAT_JSON:
 		rc = print_json(row ? json_step(ask, row) : json_illegal(ask));
