@@ -78,7 +78,6 @@ struct explanation explain_destroy(int err);
  * The long forms look at the arguments, the limits of the device, the rlimit
  * and the mapping; the short ones know the errno only.
  */
-struct explanation explain_reg_mr(int err);
 struct explanation explain_reg_mr_call(struct ibv_pd *pd, const void *addr,
 				       size_t length, int access, int err);
 

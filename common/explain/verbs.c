@@ -166,34 +166,6 @@ struct explanation explain_open_device(int err)
 
 /* ---- reg_mr ------------------------------------------------------------- */
 
-struct explanation explain_reg_mr(int err)
-{
-	switch (err) {
-	case ENOMEM:
-		return because("memlock",
-			       "compare `ulimit -l` (KiB) with the size asked "
-			       "for; raise it or ask for less",
-			       "the pages would exceed RLIMIT_MEMLOCK, or "
-			       "memory is short");
-	case EFAULT:
-		return because("mr-mapping",
-			       "register memory from malloc or mmap with "
-			       "PROT_WRITE",
-			       "the address range is not mapped, or is "
-			       "read-only while LOCAL_WRITE was asked for");
-	case EINVAL:
-		return because("mr-arguments",
-			       "add IBV_ACCESS_LOCAL_WRITE, check the length",
-			       "length 0, or REMOTE_WRITE/REMOTE_ATOMIC "
-			       "without LOCAL_WRITE");
-	case EOPNOTSUPP:
-		return because(
-			"odp-unsupported", "leave IBV_ACCESS_ON_DEMAND out",
-			"the device does not support these access flags");
-	}
-	return no_idea();
-}
-
 /* /proc/self/status 的一行；@base 是数字的进制。*/
 static unsigned long long status_value(const char *key, int base)
 {
@@ -398,9 +370,11 @@ struct explanation explain_reg_mr_call(struct ibv_pd *pd, const void *addr,
 	case EOPNOTSUPP:
 		if (access & IBV_ACCESS_ON_DEMAND)
 			return wrong_access(pd, access);
-		break;
+		return because(
+			"odp-unsupported", "leave IBV_ACCESS_ON_DEMAND out",
+			"the device does not support these access flags");
 	}
-	return explain_reg_mr(err);
+	return no_idea();
 }
 
 /*
@@ -432,16 +406,6 @@ struct explanation explain_reg_dmabuf_mr(struct ibv_pd *pd, int fd, int err)
 
 /* ---- create_cq、create_qp ------------------------------------------------ */
 
-static struct explanation explain_create_cq(int err)
-{
-	if (err == EINVAL)
-		return because("cq-arguments",
-			       "compare with max_cqe of ibv_devinfo -v",
-			       "cqe is 0 or above the device's max_cqe, or "
-			       "comp_vector is out of range");
-	return no_idea();
-}
-
 struct explanation explain_create_cq_call(struct ibv_context *context, int cqe,
 					  int comp_vector, int err)
 {
@@ -449,7 +413,7 @@ struct explanation explain_create_cq_call(struct ibv_context *context, int cqe,
 	struct ibv_device_attr attr;
 
 	if (!explain_is_on() || err != EINVAL)
-		return explain_create_cq(err);
+		return no_idea();
 	if (cqe <= 0)
 		return because("cq-empty",
 			       "ask for as many entries as requests can be "
@@ -466,7 +430,9 @@ struct explanation explain_create_cq_call(struct ibv_context *context, int cqe,
 			       "comp_vector %d: this device has %d (0 ... %d)",
 			       comp_vector, context->num_comp_vectors,
 			       context->num_comp_vectors - 1);
-	return explain_create_cq(err);
+	return because("cq-arguments", "compare with max_cqe of ibv_devinfo -v",
+		       "cqe is 0 or above the device's max_cqe, or "
+		       "comp_vector is out of range");
 }
 
 struct explanation explain_create_qp(int err)

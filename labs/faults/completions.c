@@ -11,22 +11,8 @@
 
 /* ---- 本端的 buffer -------------------------------------------------------- */
 
-static void lkey_wrong(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_SEND, 64);
-	rig->send_sge.lkey ^= 0xff00;
-	post_recv(rig, 64);
-	try_send(rig);
-}
-
-static void mr_gone(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_SEND, 64);
-	post_recv(rig, 64);
-	if (!ibv_dereg_mr(rig->a.mr))
-		rig->a.n_mrs = 0;
-	try_send(rig);
-}
+WRONG_MESSAGE(lkey_wrong, 64, rig->send_sge.lkey ^= 0xff00)
+WRONG_MESSAGE(mr_gone, 64, if (!ibv_dereg_mr(rig->a.mr)) rig->a.n_mrs = 0)
 
 static void other_pd(struct rig *rig)
 {
@@ -44,13 +30,7 @@ static void other_pd(struct rig *rig)
 	try_send(rig);
 }
 
-static void sge_outside(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_SEND, 128);
-	rig->send_sge.addr += BUFFER_BYTES - 64;
-	post_recv(rig, 128);
-	try_send(rig);
-}
+WRONG_MESSAGE(sge_outside, 128, rig->send_sge.addr += BUFFER_BYTES - 64)
 
 static void read_into_read_only(struct rig *rig)
 {
@@ -158,39 +138,18 @@ static void connect_a(struct rig *rig)
 	do_step(&rig->a, &rts);
 }
 
-static void peer_in_init(struct rig *rig)
-{
-	connect_a(rig);
-	send_one_sided(rig);
-}
-
-static void peer_in_err(struct rig *rig)
-{
-	struct step s = step_state(IBV_QPS_ERR);
-
-	do_step(&rig->b, &s);
-	send_one_sided(rig);
-}
-
-static void peer_gone(struct rig *rig)
-{
-	errno = ibv_destroy_qp(rig->b.qp);
-	send_one_sided(rig);
-}
-
-static void peer_expects_another(struct rig *rig)
-{
-	rig->b.plan.dest_qp_num += 1000;
-	connect_ends(rig);
-	send_one_sided(rig);
-}
-
-static void psn_one_sided(struct rig *rig)
-{
-	rig->b.plan.rq_psn += 500;
-	connect_ends(rig);
-	send_one_sided(rig);
-}
+#define ONE_SIDED(function, before)           \
+	static void function(struct rig *rig) \
+	{                                     \
+		before;                       \
+		send_one_sided(rig);          \
+	}
+ONE_SIDED(peer_in_init, connect_a(rig))
+ONE_SIDED(peer_in_err, do_state(&rig->b, IBV_QPS_ERR))
+ONE_SIDED(peer_gone, errno = ibv_destroy_qp(rig->b.qp))
+ONE_SIDED(peer_expects_another, rig->b.plan.dest_qp_num += 1000;
+	  connect_ends(rig))
+ONE_SIDED(psn_one_sided, rig->b.plan.rq_psn += 500; connect_ends(rig))
 
 /* ---- 后果 ----------------------------------------------------------------- */
 

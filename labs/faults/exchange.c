@@ -8,30 +8,10 @@
 
 #include <byteswap.h>
 
-static void qpn_swapped(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.dest_qp_num = bswap_32(s.attr.dest_qp_num);
-	try_step(rig, &rig->a, &s);
-}
-
-static void qpn_zero(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.dest_qp_num = 0;
-	try_step(rig, &rig->a, &s);
-}
-
-static void psn_long(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.rq_psn |= 0x5a000000;
-	try_step(rig, &rig->a, &s);
-}
-
+WRONG_STEP(qpn_swapped, step_rtr,
+	   s.attr.dest_qp_num = bswap_32(s.attr.dest_qp_num))
+WRONG_STEP(qpn_zero, step_rtr, s.attr.dest_qp_num = 0)
+WRONG_STEP(psn_long, step_rtr, s.attr.rq_psn |= 0x5a000000)
 WRONG_SEND(rkey_swapped, IBV_WR_RDMA_WRITE, 64,
 	   rig->send.wr.rdma.rkey = bswap_32(rig->send.wr.rdma.rkey))
 WRONG_SEND(

@@ -81,9 +81,26 @@ struct fault {
 // clang-format on
 
 /*
- * What many faults do: a good request of A's, which @change spoils; the same after a
- * @change of the plans.
+ * What many faults do: a good step s of A's, which @change spoils; a good request
+ * of A's; a SEND for which B has posted a receive; a request after a @change of
+ * the plans.
  */
+#define WRONG_STEP(function, right_step, change)     \
+	static void function(struct rig *rig)        \
+	{                                            \
+		struct step s = right_step(&rig->a); \
+                                                     \
+		change;                              \
+		try_step(rig, &rig->a, &s);          \
+	}
+#define WRONG_MESSAGE(function, length, change)         \
+	static void function(struct rig *rig)           \
+	{                                               \
+		prepare_send(rig, IBV_WR_SEND, length); \
+		post_recv(rig, length);                 \
+		change;                                 \
+		try_send(rig);                          \
+	}
 #define WRONG_SEND(function, opcode, length, change) \
 	static void function(struct rig *rig)        \
 	{                                            \
@@ -131,6 +148,7 @@ struct step step_state(enum ibv_qp_state state); /* nothing but the state */
 
 /* It must work. */
 void do_step(struct end *end, const struct step *step);
+void do_state(struct end *end, enum ibv_qp_state state);
 
 /* Both ends from RESET to RTS by their plans. */
 void connect_ends(struct rig *rig);

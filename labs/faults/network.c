@@ -42,14 +42,8 @@ WRONG_GID(no_route, "::ffff:192.0.2.1")
 WRONG_GID(loopback, "::ffff:127.0.0.1")
 WRONG_GID(zero_address, "::ffff:0.0.0.0")
 
-static void no_ipv6_route(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	s.attr.ah_attr.grh.sgid_index = 0;
-	inet_pton(AF_INET6, "2001:db8::1", s.attr.ah_attr.grh.dgid.raw);
-	try_step(rig, &rig->a, &s);
-}
+WRONG_STEP(no_ipv6_route, step_rtr, s.attr.ah_attr.grh.sgid_index = 0;
+	   inet_pton(AF_INET6, "2001:db8::1", s.attr.ah_attr.grh.dgid.raw))
 
 /* UD 的地址检查不在 RTR，而在 ibv_create_ah。*/
 static void ah_no_neighbour(struct rig *rig)
@@ -70,14 +64,7 @@ BROKEN(dead_gateway, "ip route add 192.0.2.0/24 via 10.99.0.88 dev veth0",
 BROKEN(refused_route, "ip route add unreachable 192.0.2.0/24",
        rtr_to(rig, "::ffff:192.0.2.1"))
 
-static void netdev_down(struct rig *rig)
-{
-	struct step s = step_rtr(&rig->a);
-
-	shell("ip link set veth0 down");
-	try_step(rig, &rig->a, &s);
-}
-
+WRONG_STEP(netdev_down, step_rtr, shell("ip link set veth0 down"))
 BROKEN(no_carrier, "ip link set veth1 down", rtr_to(rig, "::ffff:10.99.0.77"))
 
 /* 地址没了，GID 就没了：早先选好的 index 成了空槽。*/

@@ -20,20 +20,14 @@ static void try_cq(struct rig *rig, int cqe, int vector)
 						  errno);
 }
 
-static void cq_empty(struct rig *rig)
-{
-	try_cq(rig, 0, 0);
-}
-
-static void cq_too_large(struct rig *rig)
-{
-	try_cq(rig, 1 << 20, 0);
-}
-
-static void cq_vector(struct rig *rig)
-{
-	try_cq(rig, 16, rig->a.context->num_comp_vectors);
-}
+#define WRONG_CQ(function, cqe, vector)       \
+	static void function(struct rig *rig) \
+	{                                     \
+		try_cq(rig, cqe, vector);     \
+	}
+WRONG_CQ(cq_empty, 0, 0)
+WRONG_CQ(cq_too_large, 1 << 20, 0)
+WRONG_CQ(cq_vector, 16, rig->a.context->num_comp_vectors)
 
 /* ---- QP ------------------------------------------------------------------- */
 
@@ -78,23 +72,17 @@ WRONG_QP(qp_type_raw, init.qp_type = IBV_QPT_RAW_PACKET)
 
 /* ---- 拆的次序 ------------------------------------------------------------- */
 
-static void destroy_cq_first(struct rig *rig)
-{
-	int err = ibv_destroy_cq(rig->a.send_cq);
-
-	saw_error(rig, "ibv_destroy_cq", err);
-	if (err)
-		rig->why = explain_destroy(err);
-}
-
-static void dealloc_pd_first(struct rig *rig)
-{
-	int err = ibv_dealloc_pd(rig->a.pd);
-
-	saw_error(rig, "ibv_dealloc_pd", err);
-	if (err)
-		rig->why = explain_destroy(err);
-}
+#define WRONG_ORDER(function, destroy, object)           \
+	static void function(struct rig *rig)            \
+	{                                                \
+		int err = destroy(rig->a.object);        \
+                                                         \
+		saw_error(rig, #destroy, err);           \
+		if (err)                                 \
+			rig->why = explain_destroy(err); \
+	}
+WRONG_ORDER(destroy_cq_first, ibv_destroy_cq, send_cq)
+WRONG_ORDER(dealloc_pd_first, ibv_dealloc_pd, pd)
 
 /* ---- post ----------------------------------------------------------------- */
 
@@ -137,9 +125,7 @@ static void recv_ring_full(struct rig *rig)
 /* SQD 里的 send 只进不出，几下就满。真网卡上，忘了 poll 的结果与此相同。*/
 static void send_ring_full(struct rig *rig)
 {
-	struct step s = step_state(IBV_QPS_SQD);
-
-	do_step(&rig->a, &s);
+	do_state(&rig->a, IBV_QPS_SQD);
 	prepare_send(rig, IBV_WR_SEND, 8);
 	for (int i = 0; i < 1000 && !try_post(rig); i++)
 		;

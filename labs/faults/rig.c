@@ -240,6 +240,13 @@ void do_step(struct end *end, const struct step *step)
 	explain_side_learn(&end->side, &step->attr, step->mask);
 }
 
+void do_state(struct end *end, enum ibv_qp_state state)
+{
+	struct step step = step_state(state);
+
+	do_step(end, &step);
+}
+
 void connect_ends(struct rig *rig)
 {
 	struct end *const ends[] = { &rig->a, &rig->b };

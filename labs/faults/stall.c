@@ -46,13 +46,7 @@ WRONG_PLAN(rnr_seven, IBV_WR_SEND, 64, rig->a.plan.rnr_retry = 7)
 
 /* ---- 本来就不会有 ---------------------------------------------------------- */
 
-static void unsignaled(struct rig *rig)
-{
-	post_recv(rig, 64);
-	prepare_send(rig, IBV_WR_SEND, 64);
-	rig->send.send_flags = 0;
-	try_send(rig);
-}
+WRONG_MESSAGE(unsignaled, 64, rig->send.send_flags = 0)
 
 static void wrong_cq(struct rig *rig)
 {
@@ -69,21 +63,11 @@ static void wrong_cq(struct rig *rig)
 	rig->why = explain_stall(rig->a.qp, &request, WAIT_MS);
 }
 
-static void held_in_sqd(struct rig *rig)
-{
-	struct step s = step_state(IBV_QPS_SQD);
-
-	do_step(&rig->a, &s);
-	post_recv(rig, 64);
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_send(rig);
-}
+WRONG_MESSAGE(held_in_sqd, 64, do_state(&rig->a, IBV_QPS_SQD))
 
 static void recv_in_err(struct rig *rig)
 {
-	struct step s = step_state(IBV_QPS_ERR);
-
-	do_step(&rig->b, &s);
+	do_state(&rig->b, IBV_QPS_ERR);
 	post_recv(rig, 64);
 	wait_recv(rig, WAIT_MS);
 }
@@ -158,33 +142,17 @@ static void ud_send(struct rig *rig, uint32_t room)
 	wait_recv(rig, WAIT_MS);
 }
 
-static void ud_qkey(struct rig *rig)
-{
-	make_ud(rig);
-	rig->send.wr.ud.remote_qkey++;
-	ud_send(rig, 64 + GRH_BYTES);
-}
-
-static void ud_qpn(struct rig *rig)
-{
-	make_ud(rig);
-	rig->send.wr.ud.remote_qpn += 1000;
-	ud_send(rig, 64 + GRH_BYTES);
-}
-
-static void ud_long(struct rig *rig)
-{
-	make_ud(rig);
-	rig->send_sge.length = 8192;
-	ud_send(rig, 8192 + GRH_BYTES);
-}
-
-static void ud_no_grh_room(struct rig *rig)
-{
-	make_ud(rig);
-	rig->send_sge.length = 16;
-	ud_send(rig, 16);
-}
+#define WRONG_UD(function, room, change)      \
+	static void function(struct rig *rig) \
+	{                                     \
+		make_ud(rig);                 \
+		change;                       \
+		ud_send(rig, room);           \
+	}
+WRONG_UD(ud_qkey, 64 + GRH_BYTES, rig->send.wr.ud.remote_qkey++)
+WRONG_UD(ud_qpn, 64 + GRH_BYTES, rig->send.wr.ud.remote_qpn += 1000)
+WRONG_UD(ud_long, 8192 + GRH_BYTES, rig->send_sge.length = 8192)
+WRONG_UD(ud_no_grh_room, 16, rig->send_sge.length = 16)
 
 /*
  * 收到了，却是程序自己扔的：completion 成功，它比较 16 字节的 dgid，不相等，一声不响

@@ -138,20 +138,20 @@ static struct sockaddr_in handle_addr(const struct handle *h, int api)
 static int check_handle(const struct handle *h, int api)
 {
 #ifndef LAB_DIFFERING_HANDLES
-	if (h->magic != HANDLE_MAGIC || h->version != LAB_VERSION) {
-		LAB_WARN("connect: this is no handle of mine: magic 0x%08x "
-			 "version %u, not 0x%08x version %u (is it what listen "
-			 "filled, all %d bytes, from the same build?)",
-			 h->magic, h->version, HANDLE_MAGIC, LAB_VERSION,
-			 NCCL_NET_HANDLE_MAXSIZE);
-		return NCCL_INVALID_ARGUMENT;
-	}
-	if (h->api != api) {
-		LAB_WARN("connect: the handle was made by listen of API v%u, "
-			 "this is connect of v%d: use one version for all",
-			 h->api, api);
-		return NCCL_INVALID_ARGUMENT;
-	}
+	if (h->magic != HANDLE_MAGIC || h->version != LAB_VERSION)
+		return LAB_REFUSE(
+			NCCL_INVALID_ARGUMENT,
+			"connect: this is no handle of mine: magic 0x%08x "
+			"version %u, not 0x%08x version %u (is it what listen "
+			"filled, all %d bytes, from the same build?)",
+			h->magic, h->version, HANDLE_MAGIC, LAB_VERSION,
+			NCCL_NET_HANDLE_MAXSIZE);
+	if (h->api != api)
+		return LAB_REFUSE(
+			NCCL_INVALID_ARGUMENT,
+			"connect: the handle was made by listen of API v%u, "
+			"this is connect of v%d: use one version for all",
+			h->api, api);
 #else
 	(void)h;
 	(void)api;
@@ -165,8 +165,8 @@ static int random_u64(uint64_t *value)
 {
 	if (getrandom(value, sizeof(*value), 0) == sizeof(*value))
 		return NCCL_SUCCESS;
-	LAB_WARN("getrandom() failed: %s", strerror(errno));
-	return NCCL_SYSTEM_ERROR;
+	return LAB_REFUSE(NCCL_SYSTEM_ERROR, "getrandom() failed: %s",
+			  strerror(errno));
 }
 
 static int64_t now_ms(void)
@@ -232,10 +232,8 @@ int lab_listen(int api, int dev, void *handle, void **listen_comm)
 	if (!d || !handle || !listen_comm)
 		return NCCL_INVALID_ARGUMENT;
 	l = calloc(1, sizeof(*l));
-	if (!l) {
-		LAB_WARN("listen: no memory");
-		return NCCL_SYSTEM_ERROR;
-	}
+	if (!l)
+		return LAB_REFUSE(NCCL_SYSTEM_ERROR, "listen: no memory");
 	l->kind = LAB_LISTEN;
 	l->api = api;
 	addr.sin_addr = d->addr;
@@ -292,8 +290,8 @@ static int connect_failed(const struct connecting *k, int err)
 	char text[32];
 
 	lab_addr_text(text, sizeof(text), &k->addr);
-	LAB_WARN("connect to %s failed: %s", text, strerror(err));
-	return NCCL_SYSTEM_ERROR;
+	return LAB_REFUSE(NCCL_SYSTEM_ERROR, "connect to %s failed: %s", text,
+			  strerror(err));
 }
 
 /* 不 bind 本地地址：从哪个接口出去由路由表决定，与普通 TCP 程序一样。*/
@@ -352,10 +350,8 @@ static int begin_connect(int api, const struct handle *h, void *home,
 	int rc;
 
 	k = calloc(1, sizeof(*k));
-	if (!k) {
-		LAB_WARN("connect: no memory");
-		return NCCL_SYSTEM_ERROR;
-	}
+	if (!k)
+		return LAB_REFUSE(NCCL_SYSTEM_ERROR, "connect: no memory");
 	k->home = home;
 	k->addr = handle_addr(h, api);
 	k->cookie = h->cookie;
@@ -439,11 +435,11 @@ int lab_connect(int api, int dev, void *handle, void **send_comm)
 		rc = begin_connect(api, &h, handle, &k);
 	if (rc)
 		return rc;
-	if (!k || k->home != handle) {
-		LAB_WARN("connect: this handle is no pristine copy: poll with "
-			 "the same buffer, and begin with a pristine copy");
-		return NCCL_INVALID_ARGUMENT;
-	}
+	if (!k || k->home != handle)
+		return LAB_REFUSE(
+			NCCL_INVALID_ARGUMENT,
+			"connect: this handle is no pristine copy: poll with "
+			"the same buffer, and begin with a pristine copy");
 	h.attempt = k->id;
 	rc = go_on(k, &comm);
 	if (rc || comm) {
@@ -498,10 +494,10 @@ static int take_waiting(struct listener *l)
 		if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			break;
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE ||
-			       errno == ENOBUFS || errno == ENOMEM)) {
-			LAB_WARN("accept4() failed: %s", strerror(errno));
-			return NCCL_SYSTEM_ERROR;
-		}
+			       errno == ENOBUFS || errno == ENOMEM))
+			return LAB_REFUSE(NCCL_SYSTEM_ERROR,
+					  "accept4() failed: %s",
+					  strerror(errno));
 		if (fd < 0)
 			continue; /* 那条连接自己的错误，man 2 accept 说当没来过 */
 		lab_set_low_latency(fd);
@@ -636,12 +632,12 @@ int lab_accept(int api, void *listen_comm, void **recv_comm)
 		return NCCL_INVALID_ARGUMENT;
 	*recv_comm = NULL;
 #ifndef LAB_DIFFERING_HANDLES
-	if (l->api != api) {
-		LAB_WARN("accept of API v%d on a listener of v%d: use one "
-			 "version for all",
-			 api, l->api);
-		return NCCL_INVALID_ARGUMENT;
-	}
+	if (l->api != api)
+		return LAB_REFUSE(
+			NCCL_INVALID_ARGUMENT,
+			"accept of API v%d on a listener of v%d: use one "
+			"version for all",
+			api, l->api);
 #else
 	(void)api;
 #endif

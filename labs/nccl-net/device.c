@@ -145,10 +145,9 @@ static int find_locked(void)
 	const char *rule = getenv("NCCL_SOCKET_IFNAME");
 	struct ifaddrs *list;
 
-	if (getifaddrs(&list)) {
-		LAB_WARN("getifaddrs() failed: %s", strerror(errno));
-		return NCCL_SYSTEM_ERROR;
-	}
+	if (getifaddrs(&list))
+		return LAB_REFUSE(NCCL_SYSTEM_ERROR, "getifaddrs() failed: %s",
+				  strerror(errno));
 	for (const struct ifaddrs *i = list; i; i = i->ifa_next)
 		consider(i, rule);
 	freeifaddrs(list);
@@ -182,10 +181,9 @@ int lab_devices_find(void)
 
 int lab_devices(int *n)
 {
-	if (!n) {
-		LAB_WARN("devices() needs a place for the number");
-		return NCCL_INVALID_ARGUMENT;
-	}
+	if (!n)
+		return LAB_REFUSE(NCCL_INVALID_ARGUMENT,
+				  "devices() needs a place for the number");
 	*n = table.n;
 	return NCCL_SUCCESS;
 }

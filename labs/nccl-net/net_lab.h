@@ -70,7 +70,9 @@ extern nccl_logger_t lab_logger;
 		 ? lab_logger(level, flags, LAB_FILE, __LINE__, __VA_ARGS__) \
 		 : (void)0)
 #define LAB_WARN(...) LAB_LOG(NCCL_LOG_WARN, NCCL_INIT | NCCL_NET, __VA_ARGS__)
-#define LAB_INFO(...) LAB_LOG(NCCL_LOG_INFO, NCCL_INIT | NCCL_NET, __VA_ARGS__)
+/* The same, and what to return: @rc. */
+#define LAB_REFUSE(rc, ...) (LAB_WARN(__VA_ARGS__), (rc))
+#define LAB_INFO(...)	    LAB_LOG(NCCL_LOG_INFO, NCCL_INIT | NCCL_NET, __VA_ARGS__)
 
 /*
  * Break the comm for good: the first cause is logged and kept, and is what the

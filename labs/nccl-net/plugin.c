@@ -106,17 +106,15 @@ static int reg_mr_v8(void *comm, void *data, size_t size, int type,
 	if (!c || !mhandle)
 		return NCCL_INVALID_ARGUMENT;
 	/* 返回 3 而不是 4，与 TCPX 一致：type 0 在那里也是 rc=3。*/
-	if (type != NCCL_PTR_HOST) {
-		LAB_WARN("unknown mem type %d: this plugin registers host "
-			 "memory only (NCCL_PTR_HOST, %d)",
-			 type, NCCL_PTR_HOST);
-		return NCCL_INTERNAL_ERROR;
-	}
+	if (type != NCCL_PTR_HOST)
+		return LAB_REFUSE(
+			NCCL_INTERNAL_ERROR,
+			"unknown mem type %d: this plugin registers host "
+			"memory only (NCCL_PTR_HOST, %d)",
+			type, NCCL_PTR_HOST);
 	mr = malloc(sizeof(*mr));
-	if (!mr) {
-		LAB_WARN("regMr: no memory");
-		return NCCL_SYSTEM_ERROR;
-	}
+	if (!mr)
+		return LAB_REFUSE(NCCL_SYSTEM_ERROR, "regMr: no memory");
 	*mr = (struct lab_mr){ LAB_MR_MAGIC, c, data, size };
 	c->nmrs++;
 	*mhandle = mr;
@@ -125,10 +123,9 @@ static int reg_mr_v8(void *comm, void *data, size_t size, int type,
 
 static int reg_mr_v5(void *comm, void *data, int size, int type, void **mhandle)
 {
-	if (size < 0) {
-		LAB_WARN("regMr: size %d is negative", size);
-		return NCCL_INVALID_ARGUMENT;
-	}
+	if (size < 0)
+		return LAB_REFUSE(NCCL_INVALID_ARGUMENT,
+				  "regMr: size %d is negative", size);
 	return reg_mr_v8(comm, data, (size_t)size, type, mhandle);
 }
 
@@ -136,10 +133,11 @@ static int reg_mr_dmabuf(void *comm, void *data, size_t size, int type,
 			 uint64_t offset, int fd, void **mhandle)
 {
 	(void)comm, (void)data, (void)size, (void)offset, (void)mhandle;
-	LAB_WARN("regMrDmaBuf(type %d, fd %d): this plugin has no DMA-BUF "
-		 "support, and ptrSupport says so",
-		 type, fd);
-	return NCCL_INTERNAL_ERROR;
+	return LAB_REFUSE(
+		NCCL_INTERNAL_ERROR,
+		"regMrDmaBuf(type %d, fd %d): this plugin has no DMA-BUF "
+		"support, and ptrSupport says so",
+		type, fd);
 }
 
 static int dereg_mr(void *comm, void *mhandle)
@@ -149,11 +147,11 @@ static int dereg_mr(void *comm, void *mhandle)
 
 	if (!c)
 		return NCCL_INVALID_ARGUMENT;
-	if (!mr || mr->magic != LAB_MR_MAGIC || mr->comm != c) {
-		LAB_WARN("deregMr: %p was not registered with this comm",
-			 mhandle);
-		return NCCL_INVALID_ARGUMENT;
-	}
+	if (!mr || mr->magic != LAB_MR_MAGIC || mr->comm != c)
+		return LAB_REFUSE(
+			NCCL_INVALID_ARGUMENT,
+			"deregMr: %p was not registered with this comm",
+			mhandle);
 	c->nmrs--;
 	mr->magic = 0;
 	free(mr);
@@ -164,8 +162,8 @@ static int dereg_mr(void *comm, void *mhandle)
 static int get_device_mr(void *comm, void *mhandle, void **dptr_mhandle)
 {
 	(void)comm, (void)mhandle, (void)dptr_mhandle;
-	LAB_WARN("getDeviceMr: this plugin has no device memory");
-	return NCCL_INTERNAL_ERROR;
+	return LAB_REFUSE(NCCL_INTERNAL_ERROR,
+			  "getDeviceMr: this plugin has no device memory");
 }
 
 static int irecv_consumed(void *comm, int n, void *request)
@@ -173,11 +171,10 @@ static int irecv_consumed(void *comm, int n, void *request)
 	(void)request; /* test 已经释放了它，不能再解引用 */
 	if (!lab_comm_of(comm, LAB_RECV, "irecvConsumed"))
 		return NCCL_INVALID_ARGUMENT;
-	if (n < 1 || n > NCCL_NET_PLUGIN_MAX_RECVS) {
-		LAB_WARN("irecvConsumed: n is %d, not 1 ... %d", n,
-			 NCCL_NET_PLUGIN_MAX_RECVS);
-		return NCCL_INVALID_ARGUMENT;
-	}
+	if (n < 1 || n > NCCL_NET_PLUGIN_MAX_RECVS)
+		return LAB_REFUSE(NCCL_INVALID_ARGUMENT,
+				  "irecvConsumed: n is %d, not 1 ... %d", n,
+				  NCCL_NET_PLUGIN_MAX_RECVS);
 	return NCCL_SUCCESS;
 }
 

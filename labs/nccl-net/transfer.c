@@ -304,12 +304,12 @@ static int queue_send(struct lab_comm *c, void *data, int size, int tag,
 			return rc;
 	}
 	room = c->tx.groups[seq % LAB_MAX_REQUESTS].slot[slot].size;
-	if ((uint32_t)size > room) {
-		LAB_WARN("isend of %d bytes (tag %d) to %s: the receive posted "
-			 "there takes %u bytes",
-			 size, tag, c->peer, room);
-		return NCCL_INVALID_USAGE;
-	}
+	if ((uint32_t)size > room)
+		return LAB_REFUSE(
+			NCCL_INVALID_USAGE,
+			"isend of %d bytes (tag %d) to %s: the receive posted "
+			"there takes %u bytes",
+			size, tag, c->peer, room);
 	take_slot(c, seq, slot);
 	r = new_request(c, 1);
 	r->seq = seq;
@@ -390,10 +390,10 @@ int lab_test(void *request, int *done, int *sizes)
 	struct lab_request *r = request;
 	int rc = 0;
 
-	if (!r || !done || !r->comm) {
-		LAB_WARN("test: %p is no outstanding request", request);
-		return NCCL_INVALID_ARGUMENT;
-	}
+	if (!r || !done || !r->comm)
+		return LAB_REFUSE(NCCL_INVALID_ARGUMENT,
+				  "test: %p is no outstanding request",
+				  request);
 	*done = 0;
 	/* 已经完成的不再推进：它的结果不该被后来发生的事（对端关闭）改变。*/
 	if (r->unfinished)
@@ -418,11 +418,10 @@ int lab_iflush(void *comm, int n, void **data, int *sizes, void **mhandles,
 	(void)data, (void)sizes, (void)mhandles;
 	if (!lab_comm_of(comm, LAB_RECV, "iflush") || !request)
 		return NCCL_INVALID_ARGUMENT;
-	if (n < 1 || n > NCCL_NET_PLUGIN_MAX_RECVS) {
-		LAB_WARN("iflush: n is %d, not 1 ... %d", n,
-			 NCCL_NET_PLUGIN_MAX_RECVS);
-		return NCCL_INVALID_ARGUMENT;
-	}
+	if (n < 1 || n > NCCL_NET_PLUGIN_MAX_RECVS)
+		return LAB_REFUSE(NCCL_INVALID_ARGUMENT,
+				  "iflush: n is %d, not 1 ... %d", n,
+				  NCCL_NET_PLUGIN_MAX_RECVS);
 	*request = NULL;
 	return NCCL_SUCCESS;
 }

@@ -17,8 +17,6 @@
 
 #undef ibv_get_device_list
 
-static const struct explanation unknown;
-
 static const char *device_of(const struct ibv_context *context)
 {
 	return context && context->device ? context->device->name : "?";
@@ -49,10 +47,8 @@ EXPORTED struct ibv_device **ibv_get_device_list(int *num_devices)
 	if (num_devices)
 		*num_devices = count;
 	LINE_NUMBER(&e.line, "count", count);
-	if (e.err)
-		event_explain(&e, explain_device_list(e.err),
-			      "ibv_get_device_list()");
-	else if (!count)
+	EXPLAIN_ERR(&e, explain_device_list(e.err), "ibv_get_device_list()");
+	if (!e.err && !count)
 		event_explain(&e, explain_device_list(0),
 			      "ibv_get_device_list() finds no device");
 	writer_lock();
@@ -122,9 +118,8 @@ EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
 	struct event e;
 
 	RECORD_MADE(&e, "open_device", context, real(device));
-	if (e.err)
-		event_explain(&e, explain_open_device(e.err),
-			      "ibv_open_device(%s)", device->name);
+	EXPLAIN_ERR(&e, explain_open_device(e.err), "ibv_open_device(%s)",
+		    device->name);
 	record_device(&e, context, device->name);
 	return context;
 }
@@ -136,8 +131,7 @@ EXPORTED struct ibv_context *ibv_import_device(int cmd_fd)
 	struct event e;
 
 	RECORD_MADE(&e, "import_device", context, real(cmd_fd));
-	if (e.err)
-		event_explain(&e, unknown, "ibv_import_device(fd %d)", cmd_fd);
+	EXPLAIN_ERR(&e, UNKNOWN, "ibv_import_device(fd %d)", cmd_fd);
 	record_device(&e, context, device_of(context));
 	return context;
 }
@@ -210,8 +204,7 @@ static struct object *forget(struct event *e, enum object_kind kind,
 
 static void forgotten(struct event *e, struct object *object, const char *call)
 {
-	if (e->err)
-		event_explain(e, explain_destroy(e->err), "%s()", call);
+	EXPLAIN_ERR(e, explain_destroy(e->err), "%s()", call);
 	writer_lock();
 	if (e->err)
 		object_attach(object);
@@ -269,9 +262,7 @@ EXPORTED struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 	notice(context);
 	RECORD_MADE(&e, "alloc_pd", pd, real(context));
-	if (e.err)
-		event_explain(&e, unknown, "ibv_alloc_pd(%s)",
-			      device_of(context));
+	EXPLAIN_ERR(&e, UNKNOWN, "ibv_alloc_pd(%s)", device_of(context));
 	add_object(&e, OBJECT_PD, pd, context);
 	line_add_object(&e.line, OBJECT_CONTEXT, context);
 	event_end(&e);
@@ -288,9 +279,8 @@ ibv_create_comp_channel(struct ibv_context *context)
 	struct event e;
 
 	RECORD_MADE(&e, "create_comp_channel", channel, real(context));
-	if (e.err)
-		event_explain(&e, unknown, "ibv_create_comp_channel(%s)",
-			      device_of(context));
+	EXPLAIN_ERR(&e, UNKNOWN, "ibv_create_comp_channel(%s)",
+		    device_of(context));
 	add_object(&e, OBJECT_CHANNEL, channel, context);
 	event_end(&e);
 	return channel;
@@ -308,12 +298,10 @@ EXPORTED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
 	notice(context);
 	RECORD_MADE(&e, "create_cq", cq,
 		    real(context, cqe, cq_context, channel, comp_vector));
-	if (e.err)
-		event_explain(&e,
-			      explain_create_cq_call(context, cqe, comp_vector,
-						     e.err),
-			      "ibv_create_cq(%s, cqe %d, comp_vector %d)",
-			      device_of(context), cqe, comp_vector);
+	EXPLAIN_ERR(&e,
+		    explain_create_cq_call(context, cqe, comp_vector, e.err),
+		    "ibv_create_cq(%s, cqe %d, comp_vector %d)",
+		    device_of(context), cqe, comp_vector);
 	record_cq(&e, cq, context, cqe);
 	return cq;
 }
@@ -325,8 +313,7 @@ EXPORTED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	int err;
 
 	RECORD_ERR(&e, "resize_cq", err, real(cq, cqe));
-	if (err)
-		event_explain(&e, unknown, "ibv_resize_cq(%d)", cqe);
+	EXPLAIN_ERR(&e, UNKNOWN, "ibv_resize_cq(%d)", cqe);
 	writer_lock();
 	line_add_object(&e.line, OBJECT_CQ, cq);
 	LINE_NUMBER(&e.line, "cqe_asked", cqe);
@@ -374,10 +361,8 @@ EXPORTED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 	struct event e;
 
 	RECORD_MADE(&e, "create_srq", srq, real(pd, init));
-	if (e.err)
-		event_explain(&e, unknown,
-			      "ibv_create_srq(max_wr %u, max_sge %u)",
-			      init->attr.max_wr, init->attr.max_sge);
+	EXPLAIN_ERR(&e, UNKNOWN, "ibv_create_srq(max_wr %u, max_sge %u)",
+		    init->attr.max_wr, init->attr.max_sge);
 	record_srq(&e, srq, pd->context, &init->attr);
 	return srq;
 }
@@ -390,11 +375,9 @@ EXPORTED int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr,
 	int err;
 
 	RECORD_ERR(&e, "modify_srq", err, real(srq, attr, mask));
-	if (err)
-		event_explain(&e, unknown,
-			      "ibv_modify_srq(max_wr %u, limit %u, mask 0x%x)",
-			      attr->max_wr, attr->srq_limit,
-			      (unsigned int)mask);
+	EXPLAIN_ERR(&e, UNKNOWN,
+		    "ibv_modify_srq(max_wr %u, limit %u, mask 0x%x)",
+		    attr->max_wr, attr->srq_limit, (unsigned int)mask);
 	writer_lock();
 	line_add_object(&e.line, OBJECT_SRQ, srq);
 	if (mask & IBV_SRQ_MAX_WR)
@@ -421,12 +404,10 @@ EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 	LINE_NUMBER(&e.line, "sgid_index", attr->grh.sgid_index);
 	LINE_TEXT(&e.line, "dgid", gid);
 	LINE_NUMBER(&e.line, "port", attr->port_num);
-	if (e.err)
-		event_explain(&e, explain_create_ah(pd, attr, e.err),
-			      "ibv_create_ah(port %u, is_global %u, GID index "
-			      "%u, to %s)",
-			      attr->port_num, attr->is_global,
-			      attr->grh.sgid_index, gid);
+	EXPLAIN_ERR(&e, explain_create_ah(pd, attr, e.err),
+		    "ibv_create_ah(port %u, is_global %u, GID index "
+		    "%u, to %s)",
+		    attr->port_num, attr->is_global, attr->grh.sgid_index, gid);
 	add_object(&e, OBJECT_AH, ah, pd->context);
 	event_end(&e);
 	return ah;

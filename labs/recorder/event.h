@@ -5,8 +5,7 @@
  *
  *	REAL(ibv_alloc_pd, "IBVERBS_1.1", NULL);	finds `real`
  *	RECORD_MADE(&e, "alloc_pd", pd, real(context));
- *	if (e.err)
- *		event_explain(&e, explain..., "ibv_alloc_pd()");
+ *	EXPLAIN_ERR(&e, explain..., "ibv_alloc_pd()");
  *	writer_lock();
  *	LINE_NUMBER(&e.line, "pd", ...);
  *	event_end(&e);			adds err, dur; unlocks; restores errno
@@ -45,6 +44,14 @@ void event_returned(struct event *event, int err);
  */
 void event_explain(struct event *event, struct explanation why, const char *fmt,
 		   ...) __attribute__((format(printf, 3, 4)));
+
+/* If it failed. What explains it is not asked if it did not. */
+#define EXPLAIN_ERR(event, why, ...)                            \
+	do {                                                    \
+		if ((event)->err)                               \
+			event_explain(event, why, __VA_ARGS__); \
+	} while (0)
+#define UNKNOWN ((struct explanation){ 0 })
 
 /* With the lock, which it gives up. */
 void event_end(struct event *event);

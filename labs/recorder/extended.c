@@ -434,15 +434,14 @@ static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
 	struct event e;
 
 	RECORD_MADE(&e, "create_qp", qp, x->create_qp_ex(context, init));
-	if (e.err)
-		event_explain(&e,
-			      pd ? explain_create_qp_call(pd, &asked, e.err)
-				 : explain_create_qp(e.err),
-			      "ibv_create_qp_ex(%s, type %d, %u + %u WRs, "
-			      "inline %u)",
-			      context->device->name, (int)init->qp_type,
-			      asked.cap.max_send_wr, asked.cap.max_recv_wr,
-			      asked.cap.max_inline_data);
+	EXPLAIN_ERR(&e,
+		    pd ? explain_create_qp_call(pd, &asked, e.err)
+		       : explain_create_qp(e.err),
+		    "ibv_create_qp_ex(%s, type %d, %u + %u WRs, "
+		    "inline %u)",
+		    context->device->name, (int)init->qp_type,
+		    asked.cap.max_send_wr, asked.cap.max_recv_wr,
+		    asked.cap.max_inline_data);
 	got = plain_attr(init);
 	if (qp)
 		hook_qp(qp);
@@ -458,13 +457,11 @@ static struct ibv_cq_ex *traced_create_cq_ex(struct ibv_context *context,
 	struct event e;
 
 	RECORD_MADE(&e, "create_cq", cq, x->create_cq_ex(context, init));
-	if (e.err)
-		event_explain(
-			&e,
-			explain_create_cq_call(context, (int)init->cqe,
-					       (int)init->comp_vector, e.err),
-			"ibv_create_cq_ex(%s, cqe %u, comp_vector %u)",
-			context->device->name, init->cqe, init->comp_vector);
+	EXPLAIN_ERR(&e,
+		    explain_create_cq_call(context, (int)init->cqe,
+					   (int)init->comp_vector, e.err),
+		    "ibv_create_cq_ex(%s, cqe %u, comp_vector %u)",
+		    context->device->name, init->cqe, init->comp_vector);
 	if (cq)
 		hook_cq_ex(cq, init->wc_flags);
 	record_cq(&e, cq ? ibv_cq_ex_to_cq(cq) : NULL, context, init->cqe);
@@ -479,11 +476,9 @@ static struct ibv_srq *traced_create_srq_ex(struct ibv_context *context,
 	struct event e;
 
 	RECORD_MADE(&e, "create_srq", srq, x->create_srq_ex(context, init));
-	if (e.err)
-		event_explain(&e, (struct explanation){ 0 },
-			      "ibv_create_srq_ex(%s, max_wr %u, max_sge %u)",
-			      context->device->name, init->attr.max_wr,
-			      init->attr.max_sge);
+	EXPLAIN_ERR(&e, UNKNOWN, "ibv_create_srq_ex(%s, max_wr %u, max_sge %u)",
+		    context->device->name, init->attr.max_wr,
+		    init->attr.max_sge);
 	record_srq(&e, srq, context, &init->attr);
 	return srq;
 }
@@ -499,10 +494,8 @@ static int traced_modify_qp_rate_limit(struct ibv_qp *qp,
 		   x->modify_qp_rate_limit(qp, attr));
 	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
 	LINE_NUMBER(&e.line, "rate_limit", attr->rate_limit);
-	if (err)
-		event_explain(&e, (struct explanation){ 0 },
-			      "ibv_modify_qp_rate_limit(QP %u, %u kbps)",
-			      qp->qp_num, attr->rate_limit);
+	EXPLAIN_ERR(&e, UNKNOWN, "ibv_modify_qp_rate_limit(QP %u, %u kbps)",
+		    qp->qp_num, attr->rate_limit);
 	writer_lock();
 	LINE_NUMBER(&e.line, "qp", object_id(OBJECT_QP, qp));
 	event_end(&e);

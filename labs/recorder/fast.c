@@ -306,37 +306,25 @@ static void recv_refused(struct ring *ring, const char *call, struct ibv_qp *qp,
 	explain_refusal(call, qp, first->wr_id, err, why);
 }
 
-static int traced_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
-			    struct ibv_recv_wr **bad)
-{
-	struct ring *ring = ring_mine();
-	uint64_t stamp = ring_stamp();
-	int rc;
-
-	for (struct ibv_recv_wr *w = wr; ring && w; w = w->next)
-		record_recv(ring, stamp, qp, w, RECORD_POST_RECV);
-	rc = real_ops(qp->context)->post_recv(qp, wr, bad);
-	if (__builtin_expect(rc != 0, 0) && ring && wr)
-		recv_refused(ring, "ibv_post_recv", qp, qp,
-			     bad && *bad ? *bad : wr, rc);
-	return rc;
-}
-
-static int traced_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
-				struct ibv_recv_wr **bad)
-{
-	struct ring *ring = ring_mine();
-	uint64_t stamp = ring_stamp();
-	int rc;
-
-	for (struct ibv_recv_wr *w = wr; ring && w; w = w->next)
-		record_recv(ring, stamp, srq, w, RECORD_POST_SRQ_RECV);
-	rc = real_ops(srq->context)->post_srq_recv(srq, wr, bad);
-	if (__builtin_expect(rc != 0, 0) && ring && wr)
-		recv_refused(ring, "ibv_post_srq_recv", NULL, srq,
-			     bad && *bad ? *bad : wr, rc);
-	return rc;
-}
+/* QP 与 SRQ 的只差在去哪里；@qp 为 NULL 是 SRQ。*/
+#define TRACED_RECV(call, type, kind, qp)                                \
+	static int traced_##call(type *to, struct ibv_recv_wr *wr,       \
+				 struct ibv_recv_wr **bad)               \
+	{                                                                \
+		struct ring *ring = ring_mine();                         \
+		uint64_t stamp = ring_stamp();                           \
+		int rc;                                                  \
+                                                                         \
+		for (struct ibv_recv_wr *w = wr; ring && w; w = w->next) \
+			record_recv(ring, stamp, to, w, kind);           \
+		rc = real_ops(to->context)->call(to, wr, bad);           \
+		if (__builtin_expect(rc != 0, 0) && ring && wr)          \
+			recv_refused(ring, "ibv_" #call, qp, to,         \
+				     bad &&*bad ? *bad : wr, rc);        \
+		return rc;                                               \
+	}
+TRACED_RECV(post_recv, struct ibv_qp, RECORD_POST_RECV, to)
+TRACED_RECV(post_srq_recv, struct ibv_srq, RECORD_POST_SRQ_RECV, NULL)
 
 /* ---- 装与卸 --------------------------------------------------------------- */
 
@@ -350,16 +338,13 @@ static struct hooked *find(const struct ibv_context *context)
 
 static void swap_ops(struct ibv_context_ops *ops)
 {
-	if (ops->poll_cq)
-		ops->poll_cq = traced_poll_cq;
-	if (ops->req_notify_cq)
-		ops->req_notify_cq = traced_req_notify_cq;
-	if (ops->post_send)
-		ops->post_send = traced_post_send;
-	if (ops->post_recv)
-		ops->post_recv = traced_post_recv;
-	if (ops->post_srq_recv)
-		ops->post_srq_recv = traced_post_srq_recv;
+#define SWAP(call) ops->call = ops->call ? traced_##call : NULL
+	SWAP(poll_cq);
+	SWAP(req_notify_cq);
+	SWAP(post_send);
+	SWAP(post_recv);
+	SWAP(post_srq_recv);
+#undef SWAP
 }
 
 bool hook_ops(struct ibv_context *context)

@@ -15,12 +15,10 @@ static void explain_mr(struct event *e, struct ibv_pd *pd, const void *addr,
 {
 	char flags[160];
 
-	if (e->err)
-		event_explain(e,
-			      explain_reg_mr_call(pd, addr, length, (int)access,
-						  e->err),
-			      "ibv_reg_mr(%p, %zu bytes, %s)", addr, length,
-			      access_text(flags, sizeof(flags), access));
+	EXPLAIN_ERR(e,
+		    explain_reg_mr_call(pd, addr, length, (int)access, e->err),
+		    "ibv_reg_mr(%p, %zu bytes, %s)", addr, length,
+		    access_text(flags, sizeof(flags), access));
 }
 
 /* @iova: 以它开头的地址在 SGE 与对端的 remote_addr 里指这个 MR。*/
@@ -162,9 +160,8 @@ EXPORTED int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 		return real(mr, flags, pd, addr, length, access);
 	rc = real(mr, flags, pd, addr, length, access);
 	event_returned(&e, rc ? errno : 0);
-	if (e.err)
-		event_explain(&e, (struct explanation){ 0 },
-			      "ibv_rereg_mr(flags 0x%x)", (unsigned int)flags);
+	EXPLAIN_ERR(&e, UNKNOWN, "ibv_rereg_mr(flags 0x%x)",
+		    (unsigned int)flags);
 	LINE_HEX(&e.line, "flags", (unsigned int)flags);
 	LINE_HEX(&e.line, "lkey", mr->lkey);
 	LINE_HEX(&e.line, "rkey", mr->rkey);

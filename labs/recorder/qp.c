@@ -26,14 +26,12 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 	struct event e;
 
 	RECORD_MADE(&e, "create_qp", qp, real(pd, init));
-	if (e.err)
-		event_explain(&e, explain_create_qp_call(pd, &wanted, e.err),
-			      "ibv_create_qp(%s, %s, %u send and %u receive "
-			      "WRs, %u and %u SGEs, inline %u)",
-			      pd->context->device->name,
-			      qp_type_name(init->qp_type), asked.max_send_wr,
-			      asked.max_recv_wr, asked.max_send_sge,
-			      asked.max_recv_sge, asked.max_inline_data);
+	EXPLAIN_ERR(&e, explain_create_qp_call(pd, &wanted, e.err),
+		    "ibv_create_qp(%s, %s, %u send and %u receive "
+		    "WRs, %u and %u SGEs, inline %u)",
+		    pd->context->device->name, qp_type_name(init->qp_type),
+		    asked.max_send_wr, asked.max_recv_wr, asked.max_send_sge,
+		    asked.max_recv_sge, asked.max_inline_data);
 	if (qp)
 		hook_qp(qp);
 	record_qp(&e, qp, pd, init, &asked);
@@ -134,11 +132,10 @@ EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	qp_mask_text(bits, sizeof(bits), mask);
 	LINE_WORD(&e.line, "mask", bits);
 	format_qp_attr(&e.line, qp, attr, mask);
-	if (err)
-		event_explain(&e, explain_modify_qp(qp, attr, mask, err),
-			      "ibv_modify_qp(QP %u of %s, %s -> %s, mask %s)",
-			      qp->qp_num, qp->context->device->name,
-			      qp_state_name(from), to ? to : "same", bits);
+	EXPLAIN_ERR(&e, explain_modify_qp(qp, attr, mask, err),
+		    "ibv_modify_qp(QP %u of %s, %s -> %s, mask %s)", qp->qp_num,
+		    qp->context->device->name, qp_state_name(from),
+		    to ? to : "same", bits);
 	record_modify(&e, qp, attr, mask);
 	if (!err)
 		record_warnings(qp, attr, mask, from);
@@ -172,8 +169,7 @@ EXPORTED int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	if (!err)
 		LINE_WORD(&e.line, "state", qp_state_name(attr->qp_state));
 	else
-		event_explain(&e, (struct explanation){ 0 },
-			      "ibv_query_qp(QP %u)", qp->qp_num);
+		event_explain(&e, UNKNOWN, "ibv_query_qp(QP %u)", qp->qp_num);
 	writer_lock();
 	line_add_object(&e.line, OBJECT_QP, qp);
 	event_end(&e);

@@ -587,13 +587,13 @@ static void test_switch(void)
 	expect("off: a completion", &why, NULL);
 	expect_true("off: the status is still named",
 		    !strcmp(why.cause, ibv_wc_status_str(wc.status)));
-	why = explain_reg_mr(ENOMEM);
-	expect("off: ibv_reg_mr", &why, NULL);
+	why = explain_destroy(EBUSY);
+	expect("off: ibv_dealloc_pd", &why, NULL);
 	expect_true("off: nothing is warned of",
 		    !explain_accepted(&qp, &attr, 0, IBV_QPS_RESET, all, 8));
 	setenv("RDMA_EXPLAIN", "1", 1);
-	why = explain_reg_mr(ENOMEM);
-	expect("RDMA_EXPLAIN=1 is on", &why, "memlock");
+	why = explain_destroy(EBUSY);
+	expect("RDMA_EXPLAIN=1 is on", &why, "still-used");
 	unsetenv("RDMA_EXPLAIN");
 }
 
