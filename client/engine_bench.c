@@ -183,16 +183,6 @@ static int on_mapped(struct bench *b, struct lane *lane)
 	return complete(b, lane);
 }
 
-static int on_completed(struct bench *b, struct lane *lane,
-			const struct engine_complete_read_response *completed)
-{
-	if (!completed->success)
-		return fail(-EREMOTEIO, NULL, "CompleteRead did not succeed");
-	b->done++;
-	b->bytes += lane->size;
-	return 0;
-}
-
 static int step(struct bench *b, struct lane *lane)
 {
 	struct engine_message m;
@@ -208,9 +198,14 @@ static int step(struct bench *b, struct lane *lane)
 		return on_started(b, lane, &m.started);
 	if (m.type == ENGINE_MAP_BUFFER_RESPONSE && lane->maps--)
 		return on_mapped(b, lane);
-	if (m.type == ENGINE_COMPLETE_READ_RESPONSE && lane->completes--)
-		return on_completed(b, lane, &m.completed);
-	return fail(-EPROTO, NULL, "the engine answers what nobody asked");
+	if (m.type != ENGINE_COMPLETE_READ_RESPONSE || !lane->completes--)
+		return fail(-EPROTO, NULL,
+			    "the engine answers what nobody asked");
+	if (!m.completed.success)
+		return fail(-EREMOTEIO, NULL, "CompleteRead did not succeed");
+	b->done++;
+	b->bytes += lane->size;
+	return 0;
 }
 
 static void end(struct bench *b, int rc)
@@ -273,12 +268,6 @@ static int connect_lanes(struct bench *b)
 					    lane->c.stream.fd, EPOLLIN);
 	}
 	return rc;
-}
-
-static void disconnect_lanes(struct bench *b)
-{
-	for (uint64_t i = 0; i < b->opt->in_flight; i++)
-		engine_disconnect(&b->lanes[i].c);
 }
 
 static int run(struct bench *b, double *seconds)
@@ -344,7 +333,8 @@ int engine_bench_read(const struct engine_client_options *opt,
 		rc = run(&b, &seconds);
 	if (!rc)
 		rc = report_reads(&b, seconds);
-	disconnect_lanes(&b);
+	for (uint64_t i = 0; i < opt->in_flight; i++)
+		engine_disconnect(&b.lanes[i].c);
 	event_loop_close(&b.loop);
 free_lanes:
 	free(b.lanes);

@@ -212,14 +212,6 @@ static int list_as_json(const struct needle_options *opt,
 	return 0;
 }
 
-static int print_text(const struct needle_options *opt, const uint32_t *ids,
-		      size_t n)
-{
-	printf("%10s %20s %10s %12s  %s\n", "volume", "needle", "cookie",
-	       "bytes", "CRC-32C");
-	return each_volume(opt, ids, n, list_as_text, NULL);
-}
-
 static int print_json(const struct needle_options *opt, const uint32_t *ids,
 		      size_t n)
 {
@@ -243,7 +235,11 @@ static int list(struct needle_options *opt)
 
 	if (rc)
 		return rc;
-	rc = opt->json ? print_json(opt, ids, n) : print_text(opt, ids, n);
+	if (!opt->json)
+		printf("%10s %20s %10s %12s  %s\n", "volume", "needle",
+		       "cookie", "bytes", "CRC-32C");
+	rc = opt->json ? print_json(opt, ids, n)
+		       : each_volume(opt, ids, n, list_as_text, NULL);
 	free(ids);
 	return rc;
 }

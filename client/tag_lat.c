@@ -148,15 +148,6 @@ static int bring_up(struct side *side)
 				      exchange_deadline(side));
 }
 
-static int send_and_wait(struct side *side, const void *data, uint64_t size,
-			 uint64_t tag)
-{
-	struct tag_request request;
-	int rc = tag_send(&side->channel, &request, data, size, tag);
-
-	return rc ? rc : tag_wait(&side->channel, &request, message_ms(side));
-}
-
 struct round_plan {
 	uint64_t size;
 	uint64_t iters;
@@ -168,8 +159,11 @@ static int tell_plan(struct side *side)
 	const struct rdma_options *opt = &side->lat->opt;
 	const struct round_plan plan = { htole64(opt->config.msg_size),
 					 htole64(opt->plan.iters) };
+	struct tag_request request;
+	int rc = tag_send(&side->channel, &request, &plan, sizeof(plan),
+			  TAG_OF_PLAN);
 
-	return send_and_wait(side, &plan, sizeof(plan), TAG_OF_PLAN);
+	return rc ? rc : tag_wait(&side->channel, &request, message_ms(side));
 }
 
 static int learn_plan(struct side *side)

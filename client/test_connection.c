@@ -112,21 +112,15 @@ static int parse(struct tcpx_options *opt, int argc, char *argv[])
 
 /* ---- 结果 --------------------------------------------------------------- */
 
-static const char *mode_of(const struct tcpx_plan *plan)
-{
-	static const char *const names[] = { "check", "bandwidth",
-					     "ping-pong" };
-
-	return names[plan->mode];
-}
-
 static int print_json(const struct tcpx_test *test,
 		      const struct tcpx_outcome *out)
 {
+	static const char *const modes[] = { "check", "bandwidth",
+					     "ping-pong" };
 	json_t *root =
 		json_pack("{s:s, s:i, s:s, s:i, s:I, s:I, s:f, s:f}", "role",
 			  test->server ? "client" : "server", "net_api",
-			  out->api, "mode", mode_of(&out->plan), "channels",
+			  out->api, "mode", modes[out->plan.mode], "channels",
 			  (int)out->channels, "size",
 			  (json_int_t)out->plan.size, "iters",
 			  (json_int_t)out->plan.iters, "seconds", out->seconds,

@@ -106,16 +106,6 @@ static size_t run_end(const struct needle_volume *volume, size_t first,
 	return i;
 }
 
-static int too_large(const struct needle_volume *volume,
-		     const struct needle *needle, uint64_t most)
-{
-	return fail(-EFBIG, "put it as several needles",
-		    "needle %ju of volume %u has %ju bytes and %d of "
-		    "header, one MR at most %ju",
-		    needle->needle_id, volume->volume_id, needle->size,
-		    NEEDLE_RECORD_HEADER, most);
-}
-
 /* 把 volume 切成几个 MR；rkeys[i] 是第 i 个 record 所在 MR 的 rkey。*/
 static int register_volume(struct needle_memory *memory, struct ibv_pd *pd,
 			   const struct needle_volume *volume, uint64_t most,
@@ -131,7 +121,12 @@ static int register_volume(struct needle_memory *memory, struct ibv_pd *pd,
 
 		next = run_end(volume, first, most, &length);
 		if (next == first)
-			return too_large(volume, &records[first], most);
+			return fail(-EFBIG, "put it as several needles",
+				    "needle %ju of volume %u has %ju bytes and "
+				    "%d of header, one MR at most %ju",
+				    records[first].needle_id, volume->volume_id,
+				    records[first].size, NEEDLE_RECORD_HEADER,
+				    most);
 		rc = register_run(pd, volume, records[first].offset, length,
 				  &mr);
 		if (!rc)

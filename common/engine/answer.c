@@ -79,15 +79,12 @@ static void fail_read(struct engine_read *read, struct engine_failure failure)
 	engine_ipc_fail(client, failure);
 }
 
-static void fail_by_time(struct engine_read *read)
+static void fail_by_time(void *owner)
 {
+	struct engine_read *read = owner;
+
 	fail_read(read,
 		  engine_network_timeout((now_ns() - read->began) / NS_PER_MS));
-}
-
-static void on_timer(void *owner)
-{
-	fail_by_time(owner);
 }
 
 void engine_read_expire(struct engine_read *read)
@@ -372,7 +369,8 @@ void engine_read_start(struct engine_service *service,
 		read->service = service;
 		read->request = *request;
 		read->began = now_ns();
-		read->timer = (struct timer){ .fire = on_timer, .owner = read };
+		read->timer =
+			(struct timer){ .fire = fail_by_time, .owner = read };
 	}
 	if (!read ||
 	    timer_set(&service->loop->timers, &read->timer,

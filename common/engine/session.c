@@ -88,19 +88,14 @@ static int new_id(struct engine_sessions *all, char id[ENGINE_ID_SIZE])
 	return 0;
 }
 
-static void remember_gone(struct engine_sessions *all, const char *id)
-{
-	memcpy(all->gone[all->gone_next], id, ENGINE_ID_SIZE);
-	all->gone_next = (all->gone_next + 1) % ENGINE_GONE_MOST;
-}
-
 /* heap 到点叫我们：告诉使用者（也许正有一个 READ 在途），然后结束它。*/
 static void on_timeout(void *owner)
 {
 	struct engine_session *session = owner;
 	struct engine_sessions *all = session->all;
 
-	remember_gone(all, session->id);
+	memcpy(all->gone[all->gone_next], session->id, ENGINE_ID_SIZE);
+	all->gone_next = (all->gone_next + 1) % ENGINE_GONE_MOST;
 	if (all->expired)
 		all->expired(session, all->context);
 	engine_session_end(session);

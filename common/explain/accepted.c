@@ -30,12 +30,19 @@ struct accepted {
 	unsigned int active_mtu; /* 0: not known */
 };
 
-uint32_t swapped_qpn(uint32_t qpn)
+struct explanation explain_swapped_qpn(uint32_t qpn)
 {
 	uint32_t swapped = bswap_32(qpn);
 
 	/* QPN 只有 24 位，所以反过来的 QPN 最低字节必为 0。*/
-	return qpn > MAX_24_BITS && swapped <= MAX_24_BITS ? swapped : 0;
+	if (qpn <= MAX_24_BITS || swapped > MAX_24_BITS || !swapped)
+		return no_idea();
+	return because("qpn-byte-order",
+		       "send it as htonl(qp_num) once and take it with "
+		       "ntohl() once",
+		       "dest_qp_num 0x%x is no QPN, which has 24 bits; with "
+		       "its bytes in the other order it is 0x%x",
+		       qpn, swapped);
 }
 
 static struct explanation check_nothing_asked(const struct accepted *a)
@@ -69,15 +76,10 @@ static struct explanation check_claim(const struct accepted *a)
 		qp_state_name(a->attr->cur_qp_state), qp_state_name(a->before));
 }
 
-static bool is_connected_type(enum ibv_qp_type type)
-{
-	return type == IBV_QPT_RC || type == IBV_QPT_UC;
-}
-
 static struct explanation check_address(const struct accepted *a)
 {
 	if (!a->known || a->now.qp_state != IBV_QPS_RTS ||
-	    !is_connected_type(a->qp->qp_type) ||
+	    (a->qp->qp_type != IBV_QPT_RC && a->qp->qp_type != IBV_QPT_UC) ||
 	    !gid_is_zero(&a->now.ah_attr.grh.dgid))
 		return no_idea();
 	return because("rts-without-av",
@@ -89,17 +91,12 @@ static struct explanation check_address(const struct accepted *a)
 static struct explanation check_qpn(const struct accepted *a)
 {
 	uint32_t qpn = a->attr->dest_qp_num;
-	uint32_t swapped = swapped_qpn(qpn);
+	struct explanation why = explain_swapped_qpn(qpn);
 
 	if (!(a->mask & IBV_QP_DEST_QPN))
 		return no_idea();
-	if (swapped)
-		return because("qpn-byte-order",
-			       "send it as htonl(qp_num) once and take it with "
-			       "ntohl() once",
-			       "dest_qp_num 0x%x is no QPN, which has 24 bits; "
-			       "with its bytes in the other order it is 0x%x",
-			       qpn, swapped);
+	if (why.cause[0])
+		return why;
 	if (qpn > MAX_24_BITS)
 		return because("qpn-too-long", "print what the peer sent",
 			       "dest_qp_num 0x%x is no QPN, which has 24 bits",

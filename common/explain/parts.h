@@ -144,8 +144,8 @@ struct explanation explain_path_values(struct ibv_context *context,
 
 /* ---- accepted.c --------------------------------------------------- */
 
-/* Is @qpn a QPN with its bytes the wrong way round, and which one? 0: no. */
-uint32_t swapped_qpn(uint32_t qpn);
+/* Is dest_qp_num @qpn a QPN with its bytes the wrong way round? */
+struct explanation explain_swapped_qpn(uint32_t qpn);
 
 /* ---- wc.c --------------------------------------------------------- */
 

@@ -269,15 +269,6 @@ static struct explanation timed_out(struct path *p)
 	return why;
 }
 
-static struct explanation no_grh(void)
-{
-	return because("no-grh",
-		       "set ah_attr.is_global = 1 and ah_attr.grh.dgid, "
-		       "sgid_index, hop_limit",
-		       "the address vector has no GRH (is_global = 0), "
-		       "which RoCE always needs");
-}
-
 static struct explanation families_differ(const struct path *p)
 {
 	bool mine_is_4 = gid_is_ipv4(&p->mine);
@@ -310,7 +301,11 @@ struct explanation explain_path_values(struct ibv_context *context,
 	if (!is_roce(context, ah->port_num))
 		return no_idea();
 	if (!ah->is_global)
-		return no_grh();
+		return because("no-grh",
+			       "set ah_attr.is_global = 1 and "
+			       "ah_attr.grh.dgid, sgid_index, hop_limit",
+			       "the address vector has no GRH (is_global = 0), "
+			       "which RoCE always needs");
 	if (p.mine_known && gid_is_ipv4(&p.mine) != gid_is_ipv4(p.to))
 		return families_differ(&p);
 	return no_idea();

@@ -96,16 +96,7 @@ static struct explanation check_mtu(const struct case_of *c)
 
 static struct explanation check_my_qpn(const struct case_of *c)
 {
-	uint32_t swapped = c->known ? swapped_qpn(c->now.dest_qp_num) : 0;
-
-	if (!swapped)
-		return no_idea();
-	return because("qpn-byte-order",
-		       "send it as htonl(qp_num) once and take it with "
-		       "ntohl() once",
-		       "dest_qp_num 0x%x is no QPN, which has 24 bits; with "
-		       "its bytes in the other order it is 0x%x",
-		       c->now.dest_qp_num, swapped);
+	return c->known ? explain_swapped_qpn(c->now.dest_qp_num) : no_idea();
 }
 
 static struct explanation bad_peer_state(const struct case_of *c,
@@ -215,12 +206,6 @@ static struct explanation check_peer_psn(const struct case_of *c)
 		       c->now.sq_psn, c->peer.rq_psn);
 }
 
-/* 对端等的正是我下一个要发的：它全收到了，丢的是 ACK。*/
-static bool peer_has_it_all(const struct case_of *c)
-{
-	return c->known && c->peer.found && c->peer.rq_psn == c->now.sq_psn;
-}
-
 /* 计数器是整个设备的，不是这个 QP 的：只能当线索，不能当证明。*/
 static struct explanation lost_or_no_receive(const struct case_of *c,
 					     long long naks)
@@ -267,7 +252,8 @@ static struct explanation check_wire(const struct case_of *c)
 			      "packet: UDP port 4791 is dropped on the way, or "
 			      "goes to a wrong MAC address",
 			      c->peer.device);
-	else if (peer_has_it_all(c))
+	else if (c->peer.found && c->peer.rq_psn == c->now.sq_psn)
+		/* 对端等的正是我下一个要发的：它全收到了，丢的是 ACK。*/
 		why = because(
 			"acks-lost",
 			"look at firewall and `tc qdisc` on the way back, "

@@ -24,8 +24,9 @@
 #define OUT_HIGH 65536
 #define OUT_MOST (ENGINE_FRAME_MAX + OUT_HIGH)
 
-static void close_client(struct ipc_client *c)
+static void close_client(void *owner)
 {
+	struct ipc_client *c = owner;
 	struct engine_ipc *ipc = c->ipc;
 
 	TAILQ_REMOVE(&ipc->clients, c, entry);
@@ -35,11 +36,6 @@ static void close_client(struct ipc_client *c)
 	ipc->gone(c, ipc->context);
 	engine_stream_close(&c->stream);
 	free(c);
-}
-
-static void on_stall(void *owner)
-{
-	close_client(owner);
 }
 
 /* ---- 回答 --------------------------------------------------------------- */
@@ -265,7 +261,7 @@ static int welcome(struct engine_ipc *ipc, int fd)
 	c->ipc = ipc;
 	engine_stream_init(&c->stream, fd, OUT_MOST);
 	c->source = (struct event_source){ on_ready, c, -1, 0 };
-	c->timer = (struct timer){ .fire = on_stall, .owner = c };
+	c->timer = (struct timer){ .fire = close_client, .owner = c };
 	rc = event_loop_add(ipc->loop, &c->source, fd, EPOLLIN);
 	if (rc) {
 		free(c);

@@ -255,28 +255,6 @@ static struct tcpx_wait wait_for(const struct session *s, enum sync_step step)
 	};
 }
 
-static int accept_channel(struct session *s, struct tcpx_flow *flow,
-			  unsigned int i)
-{
-	int rc = tcpx_accept_v5(&s->net, &s->listeners[i],
-				wait_for(s, SYNC_READY), &flow->comm);
-
-	flow->channel = i;
-	flow->sends = false;
-	return rc;
-}
-
-static int connect_channel(struct session *s, struct tcpx_flow *flow,
-			   unsigned int i)
-{
-	int rc = tcpx_connect_v5(&s->net, s->test->dev, &s->handles[i],
-				 wait_for(s, SYNC_READY), &flow->comm);
-
-	flow->channel = i;
-	flow->sends = true;
-	return rc;
-}
-
 /* ping-pong 的第二个 flow 方向相反：server 连回 client。次序两边一致，不会互等。*/
 static unsigned int flow_count(const struct session *s)
 {
@@ -290,12 +268,18 @@ static int open_flows(struct session *s)
 
 	for (unsigned int i = 0; i < flow_count(s) && !rc; i++) {
 		struct tcpx_flow *flow = &s->flows[i];
-		unsigned int channel = ping ? 0 : i;
 		bool way_back = ping && i == 1;
 
-		rc = is_server(s) != way_back
-			     ? accept_channel(s, flow, channel)
-			     : connect_channel(s, flow, channel);
+		flow->channel = ping ? 0 : i;
+		flow->sends = is_server(s) == way_back;
+		rc = flow->sends ? tcpx_connect_v5(&s->net, s->test->dev,
+						   &s->handles[flow->channel],
+						   wait_for(s, SYNC_READY),
+						   &flow->comm)
+				 : tcpx_accept_v5(&s->net,
+						  &s->listeners[flow->channel],
+						  wait_for(s, SYNC_READY),
+						  &flow->comm);
 		if (!rc)
 			rc = tcpx_flow_open(flow, &s->plan, flow_count(s),
 					    s->test->mem_type);

@@ -364,16 +364,6 @@ int send_obj(struct ucx_endpoint *ep, const void *data, uint64_t size)
 }
 // endregion send-obj
 
-/* 每个对象都答复过了，此刻它没有欠我们什么。*/
-static int left_when_idle(const struct ucx_endpoint *ep)
-{
-	report_warning("see the peer's own messages",
-		       "%s: it is gone without a control message, after %ju "
-		       "messages",
-		       ep->peer, ep->finished_recv_count);
-	return -ESHUTDOWN;
-}
-
 static int recv_length(struct ucx_endpoint *ep)
 {
 	const bool idle = ep->finished_recv_count == ep->send_count;
@@ -385,8 +375,14 @@ static int recv_length(struct ucx_endpoint *ep)
 		rc = ucx_received(ep, sizeof(ep->length_in),
 				  deadline_in_ms(wait_ms),
 				  "waiting for an object");
-	if (idle && rc == -ECONNRESET)
-		return left_when_idle(ep);
+	/* 每个对象都答复过了，此刻它没有欠我们什么。*/
+	if (idle && rc == -ECONNRESET) {
+		report_warning("see the peer's own messages",
+			       "%s: it is gone without a control message, "
+			       "after %ju messages",
+			       ep->peer, ep->finished_recv_count);
+		return -ESHUTDOWN;
+	}
 	if (rc == -ECONNRESET || (!idle && rc == -ESHUTDOWN)) {
 		ucx_report(ep, rc, "waiting for an object");
 		return rc == -ESHUTDOWN ? -ECONNRESET : rc;

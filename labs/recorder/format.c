@@ -362,15 +362,6 @@ size_t next_as_text(char *out, size_t size, const char *prefix,
 
 /* ---- QP 的属性 ------------------------------------------------------------ */
 
-/* 枚举之外的值原样写出：“1024 不是 enum ibv_mtu”正是要让人看见的。*/
-static void format_mtu(struct line *line, enum ibv_mtu mtu)
-{
-	if (mtu_bytes(mtu))
-		LINE_NUMBER(line, "path_mtu", mtu_bytes(mtu));
-	else
-		LINE_NUMBER(line, "path_mtu_bad", (unsigned int)mtu);
-}
-
 /* 属性里只有 sgid_index；对端看到的是槽里的 GID，所以把它也查出来。*/
 static void format_av(struct line *line, struct ibv_qp *qp,
 		      const struct ibv_ah_attr *ah)
@@ -406,8 +397,11 @@ static void format_ladder(struct line *line, const struct ibv_qp_attr *attr,
 	NUMBER(IBV_QP_DEST_QPN, "dest_qpn", dest_qp_num);
 	NUMBER(IBV_QP_RQ_PSN, "rq_psn", rq_psn);
 	NUMBER(IBV_QP_SQ_PSN, "sq_psn", sq_psn);
-	if (mask & IBV_QP_PATH_MTU)
-		format_mtu(line, attr->path_mtu);
+	/* 枚举之外的值原样写出：“1024 不是 enum ibv_mtu”正是要让人看见的。*/
+	if ((mask & IBV_QP_PATH_MTU) && mtu_bytes(attr->path_mtu))
+		LINE_NUMBER(line, "path_mtu", mtu_bytes(attr->path_mtu));
+	else
+		NUMBER(IBV_QP_PATH_MTU, "path_mtu_bad", path_mtu);
 	NUMBER(IBV_QP_TIMEOUT, "timeout", timeout);
 	NUMBER(IBV_QP_RETRY_CNT, "retry_cnt", retry_cnt);
 	NUMBER(IBV_QP_RNR_RETRY, "rnr_retry", rnr_retry);

@@ -227,9 +227,8 @@ static bool queue_grow(struct queue *queue)
 
 static void queue_push(struct queue *queue, struct waiting wr)
 {
-	if (queue_length(queue) == queue->size && !queue_grow(queue))
-		return;
-	*slot(queue, queue->last++) = wr;
+	if (queue_length(queue) < queue->size || queue_grow(queue))
+		*slot(queue, queue->last++) = wr;
 }
 
 uint64_t queue_length(const struct queue *queue)
@@ -268,12 +267,6 @@ static void pop_through(struct queue *queue, const struct waiting *wr)
 	do {
 		gone = slot(queue, queue->first++);
 	} while (gone != wr);
-}
-
-static void pop_done(struct queue *queue)
-{
-	while (queue_length(queue) && slot(queue, queue->first)->done)
-		queue->first++;
 }
 
 /* ---- 记账 ----------------------------------------------------------------- */
@@ -334,7 +327,8 @@ static uint64_t book_receive(struct object *qp, const struct record *record)
 	keep_bad(qp, record, wr);
 	if (srq) {
 		wr->done = true;
-		pop_done(queue);
+		while (queue_length(queue) && slot(queue, queue->first)->done)
+			queue->first++;
 	} else {
 		pop_through(queue, wr);
 	}

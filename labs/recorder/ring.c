@@ -32,11 +32,6 @@ static void make_key(void)
 	pthread_key_create(&ring_key, thread_ends);
 }
 
-static bool is_empty(struct ring *ring)
-{
-	return atomic_load(&ring->tail) == atomic_load(&ring->head);
-}
-
 /* 已经结束的线程留下的空环可以接着用：线程来来去去的程序不会越用越多内存。*/
 static struct ring *adopt(void)
 {
@@ -45,7 +40,8 @@ static struct ring *adopt(void)
 
 	for (; ring; ring = ring->next) {
 		orphan = true;
-		if (atomic_load(&ring->orphan) && is_empty(ring) &&
+		if (atomic_load(&ring->orphan) &&
+		    atomic_load(&ring->tail) == atomic_load(&ring->head) &&
 		    atomic_compare_exchange_strong(&ring->orphan, &orphan,
 						   false))
 			return ring;

@@ -232,16 +232,12 @@ static struct explanation judge_datagrams(const struct object *qp,
 		       "not take what came: receives have completed here");
 }
 
-static const void *right_cq(const struct object *qp, const struct waiting *wr)
-{
-	return wr->post.kind == RECORD_POST_SEND ? qp->send_cq : qp->recv_cq;
-}
-
 static struct explanation judge(struct object *qp, enum ibv_qp_state kernel,
 				uint64_t now)
 {
 	const struct waiting *wr = asked_for(qp);
-	const void *cq = right_cq(qp, wr);
+	const void *cq =
+		wr->post.kind == RECORD_POST_SEND ? qp->send_cq : qp->recv_cq;
 	const void *watched = watched_instead(qp, cq, now);
 	struct explanation why = { 0 };
 

@@ -141,14 +141,11 @@ static int likeness(const struct qp *a, const struct qp *b)
 	return score;
 }
 
-static bool is_used(const struct qp *qp)
-{
-	return json_object_size(qp->believes) || qp->sends || qp->receives;
-}
-
+/* 用过，而还没有配对。*/
 static bool is_free(const struct qp *qp, int side)
 {
-	return qp->side == side && !qp->peer && is_used(qp);
+	return qp->side == side && !qp->peer &&
+	       (json_object_size(qp->believes) || qp->sends || qp->receives);
 }
 
 /* 还没有配对的里面最像的一对，分数不低于 @floor；没有则 false。*/

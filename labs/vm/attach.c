@@ -116,12 +116,6 @@ static void enter_raw(struct attach *a)
 	tcsetattr(0, TCSADRAIN, &raw);
 }
 
-static void leave_raw(struct attach *a)
-{
-	if (a->tty)
-		tcsetattr(0, TCSADRAIN, &a->saved);
-}
-
 static void add_number(struct wire_buf *list, long n)
 {
 	char text[24];
@@ -365,15 +359,6 @@ static void write_out(struct attach *a, int i)
 
 /* ---- 我们 → guest ------------------------------------------------------ */
 
-static void end_stdin(struct attach *a)
-{
-	a->eof = true;
-	if (a->tty)
-		send_signal(a, SIGHUP); /* 终端没了 */
-	else
-		wire_puts(&a->out, W_STDIN_EOF, "");
-}
-
 static void read_stdin(struct attach *a)
 {
 	char bytes[WIRE_CHUNK];
@@ -384,7 +369,11 @@ static void read_stdin(struct attach *a)
 		wire_put(&a->out, W_STDIN, bytes, (size_t)r);
 		a->window -= (size_t)r;
 	} else if (r == 0 || (errno != EINTR && errno != EAGAIN)) {
-		end_stdin(a);
+		a->eof = true;
+		if (a->tty)
+			send_signal(a, SIGHUP); /* 终端没了 */
+		else
+			wire_puts(&a->out, W_STDIN_EOF, "");
 	}
 }
 
@@ -562,7 +551,8 @@ int main(int argc, char **argv)
 	}
 	enter_raw(&a);
 	rc = converse(&a, argv + optind + 1);
-	leave_raw(&a);
+	if (a.tty)
+		tcsetattr(0, TCSADRAIN, &a.saved);
 	clean_up(&a);
 	return rc;
 }
