@@ -120,20 +120,28 @@ int echo_timeout(const struct echo_options *opt, int default_ms)
 
 /* ---- 内容 --------------------------------------------------------------- */
 
-void *echo_object(const struct echo_options *opt)
+static int run_client(const struct echo_options *opt, echo_client_fn *client,
+		      struct echo_outcome *out)
 {
 	char *object = malloc(opt->size ? opt->size : 1);
+	struct laps laps = { 0 };
+	int rc;
 
-	if (!object) {
-		report_error("choose a smaller --size",
-			     "no memory for an object of %ju bytes", opt->size);
-		return NULL;
-	}
+	if (!object)
+		return fail(-ENOMEM, "choose a smaller --size",
+			    "no memory for an object of %ju bytes", opt->size);
 	if (opt->message)
 		memcpy(object, opt->message, opt->size);
 	else
 		pattern_fill(object, opt->size, PATTERN_SEED);
-	return object;
+	rc = opt->bench ? laps_init(&laps, opt->count) : 0;
+	if (!rc)
+		rc = client(opt, object, &laps, out);
+	if (!rc && opt->bench)
+		out->half_us = laps_halved(&laps);
+	laps_free(&laps);
+	free(object);
+	return rc;
 }
 
 int echo_check(const struct echo_options *opt, const void *sent,
@@ -214,7 +222,7 @@ static json_t *client_as_json(const struct echo_options *opt,
 			  (json_int_t)opt->size, "count",
 			  (json_int_t)opt->count, "seconds", out->seconds);
 
-	if (root && out->measured)
+	if (root && opt->bench)
 		json_object_set_new(root, "half_round_trip_us",
 				    lap_summary_as_json(&out->half_us));
 	if (root && opt->message)
@@ -247,7 +255,7 @@ static void print_text(const struct echo_options *opt,
 			      "echoed, %ju bytes",
 			      out->clients, out->failed, out->objects,
 			      out->bytes);
-	else if (out->measured)
+	else if (opt->bench)
 		report_result("%ju round trips of %ju bytes over %s: half "
 			      "round trip min %.2f median %.2f p99 %.2f max "
 			      "%.2f us",
@@ -273,8 +281,8 @@ static int report(const struct echo_options *opt,
 	return rc ? rc : report_flush();
 }
 
-int echo_main(const char *program, echo_fn *server, echo_fn *client, int argc,
-	      char *argv[])
+int echo_main(const char *program, echo_server_fn *server,
+	      echo_client_fn *client, int argc, char *argv[])
 {
 	struct echo_options opt;
 	struct echo_outcome out = { 0 };
@@ -285,7 +293,7 @@ int echo_main(const char *program, echo_fn *server, echo_fn *client, int argc,
 	if (rc >= 0)
 		return rc;
 	catch_stop_signals();
-	rc = opt.server ? server(&opt, &out) : client(&opt, &out);
+	rc = opt.server ? server(&opt, &out) : run_client(&opt, client, &out);
 	if (!rc)
 		rc = report(&opt, &out);
 	return rc || (opt.clients && out.failed) ? 1 : 0;

@@ -46,22 +46,21 @@ struct echo_outcome {
 	uint64_t bytes;
 	char text[256]; /* client: what came back, printable */
 	double seconds;
-	bool measured;
 	struct lap_summary half_us; /* bench, on the client */
 };
 
-/* A server or a client: 0 or -errno (reported), and what it has done. */
-typedef int echo_fn(const struct echo_options *opt, struct echo_outcome *out);
+/*
+ * A server or a client: 0 or -errno (reported), and what it has done. A client
+ * gets the object to send, and room for the laps of a bench.
+ */
+typedef int echo_server_fn(const struct echo_options *opt,
+			   struct echo_outcome *out);
+typedef int echo_client_fn(const struct echo_options *opt, char *obj,
+			   struct laps *laps, struct echo_outcome *out);
 
 /* The whole of @program: its command line, one of the two, the result. */
-int echo_main(const char *program, echo_fn *server, echo_fn *client, int argc,
-	      char *argv[]);
-
-/*
- * The object that a client sends: the message, or a pattern. The caller frees
- * it. NULL (reported): no memory.
- */
-void *echo_object(const struct echo_options *opt);
+int echo_main(const char *program, echo_server_fn *server,
+	      echo_client_fn *client, int argc, char *argv[]);
 
 /* Is it what was sent? -EBADMSG (reported) if @size or a byte is not. */
 int echo_check(const struct echo_options *opt, const void *sent,

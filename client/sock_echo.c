@@ -440,10 +440,9 @@ static int ping(struct endpoint *ep, char *out, struct laps *laps)
 	return rc;
 }
 
-static int measure(struct endpoint *ep, char *obj, struct echo_outcome *out)
+static int measure(struct endpoint *ep, char *obj, struct laps *laps)
 {
 	const struct echo_bench bench = echo_bench_of(ep->opt);
-	struct laps laps;
 	uint64_t size;
 	void *answer;
 	int rc;
@@ -453,20 +452,11 @@ static int measure(struct endpoint *ep, char *obj, struct echo_outcome *out)
 		rc = recv_obj(ep, &answer, &size);
 	if (!rc)
 		rc = echo_bench_agreed(&bench, answer, size);
-	if (!rc)
-		rc = laps_init(&laps, ep->opt->count);
-	if (rc)
-		return rc;
-	rc = ping(ep, obj, &laps);
-	if (!rc) {
-		out->half_us = laps_halved(&laps);
-		out->measured = true;
-	}
-	laps_free(&laps);
-	return rc;
+	return rc ? rc : ping(ep, obj, laps);
 }
 
-static int converse(struct endpoint *ep, char *obj, struct echo_outcome *out)
+static int converse(struct endpoint *ep, char *obj, struct laps *laps,
+		    struct echo_outcome *out)
 {
 	int64_t began;
 	int rc;
@@ -479,7 +469,7 @@ static int converse(struct endpoint *ep, char *obj, struct echo_outcome *out)
 		snprintf(out->transport, sizeof(out->transport), "socket");
 		report_step("send and receive");
 		began = now_ns();
-		rc = ep->opt->bench ? measure(ep, obj, out)
+		rc = ep->opt->bench ? measure(ep, obj, laps)
 				    : echo_client(ep, obj, out);
 		out->seconds = (double)(now_ns() - began) / 1e9;
 	}
@@ -488,17 +478,12 @@ static int converse(struct endpoint *ep, char *obj, struct echo_outcome *out)
 	return rc;
 }
 
-static int client(const struct echo_options *opt, struct echo_outcome *out)
+static int client(const struct echo_options *opt, char *obj, struct laps *laps,
+		  struct echo_outcome *out)
 {
 	struct endpoint ep = { .opt = opt, .sock = -1 };
-	char *obj = echo_object(opt);
-	int rc;
 
-	if (!obj)
-		return -ENOMEM;
-	rc = converse(&ep, obj, out);
-	free(obj);
-	return rc;
+	return converse(&ep, obj, laps, out);
 }
 
 int main(int argc, char *argv[])

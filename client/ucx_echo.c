@@ -288,10 +288,9 @@ static int ping(struct ucx_endpoint *ep, const struct echo_options *opt,
 }
 
 static int measure(struct ucx_endpoint *ep, const struct echo_options *opt,
-		   char *out, char *in, struct echo_outcome *outcome)
+		   char *out, char *in, struct laps *laps)
 {
 	const struct echo_bench bench = echo_bench_of(opt);
-	struct laps laps;
 	uint64_t size;
 	void *answer;
 	int rc;
@@ -302,22 +301,12 @@ static int measure(struct ucx_endpoint *ep, const struct echo_options *opt,
 	if (!rc)
 		rc = echo_bench_agreed(&bench, answer, size);
 	if (!rc)
-		rc = laps_init(&laps, opt->count);
-	if (rc)
-		return rc;
-	rc = ping(ep, opt, out, in, &laps);
-	if (!rc)
-		rc = echo_check(opt, out, in, opt->size);
-	if (!rc) {
-		outcome->half_us = laps_halved(&laps);
-		outcome->measured = true;
-	}
-	laps_free(&laps);
-	return rc;
+		rc = ping(ep, opt, out, in, laps);
+	return rc ? rc : echo_check(opt, out, in, opt->size);
 }
 
 static int converse(struct ucx_worker *w, const struct echo_options *opt,
-		    char *obj, struct echo_outcome *out)
+		    char *obj, struct laps *laps, struct echo_outcome *out)
 {
 	const struct ucx_limits limits = limits_of(opt);
 	struct ucx_endpoint *ep = NULL;
@@ -342,7 +331,7 @@ static int converse(struct ucx_worker *w, const struct echo_options *opt,
 		if (opt->bench)
 			in = malloc(opt->size + 1);
 		rc = opt->bench && !in ? -ENOMEM
-		     : opt->bench      ? measure(ep, opt, obj, in, out)
+		     : opt->bench      ? measure(ep, opt, obj, in, laps)
 				       : echo_client(ep, opt, obj, out);
 		out->seconds = (double)(now_ns() - began) / 1e9;
 	}
@@ -352,21 +341,18 @@ static int converse(struct ucx_worker *w, const struct echo_options *opt,
 	return rc;
 }
 
-static int client(const struct echo_options *opt, struct echo_outcome *out)
+static int client(const struct echo_options *opt, char *obj, struct laps *laps,
+		  struct echo_outcome *out)
 {
 	struct ucx_worker worker = { 0 };
-	char *obj = echo_object(opt);
 	int rc;
 
-	if (!obj)
-		return -ENOMEM;
 	report_step("make a UCX %s context and a worker", ucx_version());
 	rc = ucx_open(&worker, opt->busy);
-	if (!rc) {
-		rc = converse(&worker, opt, obj, out);
-		ucx_close(&worker);
-	}
-	free(obj);
+	if (rc)
+		return rc;
+	rc = converse(&worker, opt, obj, laps, out);
+	ucx_close(&worker);
 	return rc;
 }
 

@@ -163,12 +163,6 @@ static bool decodes_to(const char *frame, size_t size,
 	return same;
 }
 
-static int wrong(const char *what)
-{
-	report_error(NULL, "%s", what);
-	return -EBADMSG;
-}
-
 int take_frame_apart(void)
 {
 	const struct engine_message m = start_read_of(TEXT_NEEDLE);
@@ -181,7 +175,7 @@ int take_frame_apart(void)
 	engine_stream_init(&array, -1, OUT_MOST);
 	report_step("a StartRead, byte by byte");
 	if (engine_encode(&m, &map) || encode_as_array(&m.start_read, &array)) {
-		rc = wrong("no memory for two messages");
+		rc = bad("no memory for two messages");
 		goto out;
 	}
 	frame = frame_of(&map, &size);
@@ -189,13 +183,13 @@ int take_frame_apart(void)
 		   "length of the rest, little-endian");
 	if (show_value(frame, ENGINE_PREFIX_SIZE, size) != size ||
 	    !decodes_to(frame, size, &m)) {
-		rc = wrong("the message is not what was encoded");
+		rc = bad("the message is not what was encoded");
 		goto out;
 	}
 	report_fact("%zu bytes as maps, the names spelled out", size);
 	frame = frame_of(&array, &size);
 	if (!decodes_to(frame, size, &m))
-		rc = wrong("the array form decodes to something else");
+		rc = bad("the array form decodes to something else");
 	else
 		report_fact("%zu bytes as arrays, and it decodes to the same:",
 			    size);
@@ -274,7 +268,7 @@ static int read_as_the_original(struct engine_stream *in, int to,
 	report_fact("%zu bytes arrive: the next message has %u bytes", size - 2,
 		    length);
 	if (rc || length <= ENGINE_FRAME_MAX)
-		return wrong("the framing is not lost");
+		return bad("the framing is not lost");
 	report_error("keep what has arrived until a whole length is there",
 		     "Message too large: bytes 2 to 5 were taken for a length, "
 		     "and every message from here on is out of step");
@@ -301,7 +295,7 @@ static int split(struct engine_stream *in, int to, const char *frame,
 		send(to, at, i == 4 ? size : pieces[i], MSG_NOSIGNAL);
 		at += pieces[i];
 		if (!rc && take_messages(in, pieces[i]) != wanted[i])
-			rc = wrong("a message is cut or lost");
+			rc = bad("a message is cut or lost");
 	}
 	return rc;
 }
@@ -318,13 +312,13 @@ static int through_a_socket(int (*play)(struct engine_stream *in, int to,
 
 	report_step("the same on a stream socket, in pieces");
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
-		return wrong(strerror(errno));
+		return bad(strerror(errno));
 	engine_stream_init(&in, fds[0], OUT_MOST);
 	engine_stream_init(&out, fds[1], OUT_MOST);
 	rc = engine_encode(&m, &out);
 	frame = frame_of(&out, &size);
 	if (rc)
-		wrong("no memory for a message");
+		bad("no memory for a message");
 	else
 		rc = play(&in, out.fd, frame, size);
 	engine_stream_close(&in);

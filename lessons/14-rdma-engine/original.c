@@ -119,23 +119,18 @@ static int refused(int rc)
 	return rc == -EREMOTEIO ? 0 : rc ? rc : -EBADMSG;
 }
 
-static int huge_size(struct walk *w, char said[SAID_SIZE])
-{
-	struct engine_message request = start_read_of(TEXT_NEEDLE);
-	struct engine_message answer;
-
-	request.start_read.size = UINT64_C(1) << 62;
-	return refused(start(w, &request, &answer, said));
-}
-
-static int wrong_cookie(struct walk *w, char said[SAID_SIZE])
-{
-	struct engine_message request = start_read_of(TEXT_NEEDLE);
-	struct engine_message answer;
-
-	request.start_read.cookie++;
-	return refused(start(w, &request, &answer, said));
-}
+/* 改坏一处的 StartRead，engine 应当拒绝。*/
+#define WRONG_START(function, change)                                       \
+	static int function(struct walk *w, char said[SAID_SIZE])           \
+	{                                                                   \
+		struct engine_message request = start_read_of(TEXT_NEEDLE); \
+		struct engine_message answer;                               \
+                                                                            \
+		change;                                                     \
+		return refused(start(w, &request, &answer, said));          \
+	}
+WRONG_START(huge_size, request.start_read.size = UINT64_C(1) << 62)
+WRONG_START(wrong_cookie, request.start_read.cookie++)
 
 /* “Hello from …” 的第 6 到 9 个字节是 "from"：CRC 一对，就知道读的是不是它们。*/
 static int with_offset(struct walk *w, char said[SAID_SIZE])
@@ -205,19 +200,15 @@ static int complete_with(struct walk *w, const struct engine_complete_read *how,
 
 static int not_a_success(struct walk *w, char said[SAID_SIZE])
 {
-	const struct engine_complete_read how = { .success = false };
-
-	return complete_with(w, &how, said);
+	return complete_with(w, &(struct engine_complete_read){ 0 }, said);
 }
 
 static int other_crc(struct walk *w, char said[SAID_SIZE])
 {
-	const struct engine_complete_read how = {
-		.success = true,
-		.bytes_transferred = sizeof(TEXT) - 1,
-		.client_crc = { true, 0x12345678 }, /* 原版到处用的那个常数 */
-	};
+	struct engine_complete_read how = good;
 
+	/* 原版到处用的那个常数 */
+	how.client_crc = (struct engine_opt_u32){ true, 0x12345678 };
 	return complete_with(w, &how, said);
 }
 
@@ -304,9 +295,11 @@ static int ping(struct walk *w, size_t padding, int cut_ms,
 }
 
 /* 坏的只是这一条消息：连接还在，下一个 Ping 照样有人答。*/
-static int and_then_ping(struct walk *w, int rc)
+static int wrong_frame(struct walk *w, const char *frame, size_t size,
+		       char said[SAID_SIZE])
 {
 	char pong[SAID_SIZE];
+	int rc = answer_to(w, frame, size, ENGINE_ERROR, said);
 
 	return rc ? rc : ping(w, 1, 0, pong);
 }
@@ -318,18 +311,12 @@ static int split_prefix(struct walk *w, char said[SAID_SIZE])
 
 static int not_messagepack(struct walk *w, char said[SAID_SIZE])
 {
-	static const char frame[] = { 1, 0, 0, 0, '\xc1' };
-
-	return and_then_ping(w, answer_to(w, frame, sizeof(frame), ENGINE_ERROR,
-					  said));
+	return wrong_frame(w, "\1\0\0\0\xc1", 5, said);
 }
 
 static int length_zero(struct walk *w, char said[SAID_SIZE])
 {
-	static const char frame[ENGINE_PREFIX_SIZE];
-
-	return and_then_ping(w, answer_to(w, frame, sizeof(frame), ENGINE_ERROR,
-					  said));
+	return wrong_frame(w, "\0\0\0", ENGINE_PREFIX_SIZE, said);
 }
 
 static int one_mebibyte(struct walk *w, char said[SAID_SIZE])

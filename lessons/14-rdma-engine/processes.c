@@ -27,6 +27,11 @@
 #define POLL_MS	  10
 #define PATH_SIZE 512
 
+int bad(const char *what)
+{
+	return fail(-EBADMSG, NULL, "%s", what);
+}
+
 /* ---- store：三个 needle ---------------------------------------------------- */
 
 static int put(struct needle_writer *writer, uint64_t id, const void *data,

@@ -38,7 +38,6 @@ struct reading {
 	struct by_hand *h;
 	const struct needle_entry *needle;
 	struct engine_buffer *buffer;
-	bool done;
 	int status;
 };
 
@@ -53,12 +52,6 @@ struct by_hand {
 	struct reading readings[NEEDLES];
 	unsigned int completions, left;
 };
-
-static int bad(const char *what)
-{
-	report_error(NULL, "%s", what);
-	return -EBADMSG;
-}
 
 // region connect
 /* 与 rdma_client 走的是同一条路；多出来的只有最后一步：收下目录。*/
@@ -103,7 +96,6 @@ static void on_done(struct remote_read *remote, int status)
 {
 	struct reading *r = (struct reading *)remote;
 
-	r->done = true;
 	r->status = status;
 	r->h->left--;
 }
@@ -423,8 +415,6 @@ static int register_volume(struct by_hand *h)
 
 static int close_by_hand(struct by_hand *h)
 {
-	int rc;
-
 	for (size_t i = 0; i < NEEDLES; i++)
 		if (h->readings[i].buffer)
 			engine_buffer_put(&h->pool, h->readings[i].buffer,
@@ -434,8 +424,7 @@ static int close_by_hand(struct by_hand *h)
 		remote_reader_close(&h->reader);
 	needle_catalog_free(&h->catalog);
 	sock_close(&h->sock);
-	rc = destroy_rdma_resources(&h->res);
-	return rc;
+	return destroy_rdma_resources(&h->res);
 }
 
 /* 设备先由我们选定，节点与 engine 再用同一个：一台只有一个 RDMA 设备的机器也能跑。*/

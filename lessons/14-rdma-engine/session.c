@@ -32,12 +32,6 @@ static int ask(struct walk *w, const struct engine_message *request,
 	return rc;
 }
 
-static int bad(const char *what)
-{
-	report_error(NULL, "%s", what);
-	return -EBADMSG;
-}
-
 static int say_hello(struct walk *w)
 {
 	const struct engine_message ping = {

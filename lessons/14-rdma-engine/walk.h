@@ -64,6 +64,9 @@ void show_said(const struct walk *w, const char *who);
 int await_said(const struct walk *w, const char *who, const char *text,
 	       int times);
 
+/* -EBADMSG, after reporting @what. */
+int bad(const char *what); /* processes.c */
+
 /* ---- messages as they are shown (frames.c) ------------------------------- */
 
 /* The StartRead of the walk: all of needle @id, for 30 s. */
