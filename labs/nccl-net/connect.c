@@ -316,13 +316,6 @@ static int open_sockets(struct connecting *k)
 static LIST_HEAD(, connecting) attempts = LIST_HEAD_INITIALIZER(attempts);
 static pthread_mutex_t attempts_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void remember(struct connecting *k)
-{
-	pthread_mutex_lock(&attempts_lock);
-	LIST_INSERT_HEAD(&attempts, k, next);
-	pthread_mutex_unlock(&attempts_lock);
-}
-
 static struct connecting *recall(uint64_t id)
 {
 	struct connecting *k;
@@ -363,7 +356,9 @@ static int begin_connect(int api, const struct handle *h, void *home,
 		drop_connecting(k);
 		return rc;
 	}
-	remember(k);
+	pthread_mutex_lock(&attempts_lock);
+	LIST_INSERT_HEAD(&attempts, k, next);
+	pthread_mutex_unlock(&attempts_lock);
 	*out = k;
 	return 0;
 }

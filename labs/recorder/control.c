@@ -214,43 +214,30 @@ static void forgotten(struct event *e, struct object *object, const char *call)
 }
 
 /* 这些都返回错误码本身，成功时 @done 收拾快路径上的指针。*/
-#define DESTROY(call, version, name, kind, type, done) \
-	EXPORTED int call(type *pointer)               \
-	{                                              \
-		REAL(call, version, ENOSYS);           \
-		struct object *object;                 \
-		struct event e;                        \
-		int err;                               \
-		if (!event_begin(&e, name))            \
-			return real(pointer);          \
-		object = forget(&e, kind, pointer);    \
-		err = real(pointer);                   \
-		event_returned(&e, err);               \
-		if (!err)                              \
-			done(pointer);                 \
-		forgotten(&e, object, #call);          \
-		return err;                            \
+#define DESTROY(call, version, kind, type, done)              \
+	EXPORTED int ibv_##call(struct type *pointer)         \
+	{                                                     \
+		REAL(ibv_##call, "IBVERBS_" version, ENOSYS); \
+		struct object *object;                        \
+		struct event e;                               \
+		int err;                                      \
+		if (!event_begin(&e, #call))                  \
+			return real(pointer);                 \
+		object = forget(&e, OBJECT_##kind, pointer);  \
+		err = real(pointer);                          \
+		event_returned(&e, err);                      \
+		if (!err)                                     \
+			done(pointer);                        \
+		forgotten(&e, object, "ibv_" #call);          \
+		return err;                                   \
 	}
-
-static void nothing(const void *pointer)
-{
-	(void)pointer;
-}
-
-DESTROY(ibv_dealloc_pd, "IBVERBS_1.1", "dealloc_pd", OBJECT_PD, struct ibv_pd,
-	nothing)
-DESTROY(ibv_dereg_mr, "IBVERBS_1.1", "dereg_mr", OBJECT_MR, struct ibv_mr,
-	nothing)
-DESTROY(ibv_destroy_comp_channel, "IBVERBS_1.0", "destroy_comp_channel",
-	OBJECT_CHANNEL, struct ibv_comp_channel, nothing)
-DESTROY(ibv_destroy_cq, "IBVERBS_1.1", "destroy_cq", OBJECT_CQ, struct ibv_cq,
-	unhook_cq)
-DESTROY(ibv_destroy_srq, "IBVERBS_1.1", "destroy_srq", OBJECT_SRQ,
-	struct ibv_srq, nothing)
-DESTROY(ibv_destroy_ah, "IBVERBS_1.1", "destroy_ah", OBJECT_AH, struct ibv_ah,
-	nothing)
-DESTROY(ibv_destroy_qp, "IBVERBS_1.1", "destroy_qp", OBJECT_QP, struct ibv_qp,
-	unhook_qp)
+DESTROY(dealloc_pd, "1.1", PD, ibv_pd, (void))
+DESTROY(dereg_mr, "1.1", MR, ibv_mr, (void))
+DESTROY(destroy_comp_channel, "1.0", CHANNEL, ibv_comp_channel, (void))
+DESTROY(destroy_cq, "1.1", CQ, ibv_cq, unhook_cq)
+DESTROY(destroy_srq, "1.1", SRQ, ibv_srq, (void))
+DESTROY(destroy_ah, "1.1", AH, ibv_ah, (void))
+DESTROY(destroy_qp, "1.1", QP, ibv_qp, unhook_qp)
 
 /* ---- PD ------------------------------------------------------------------- */
 

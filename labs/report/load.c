@@ -21,25 +21,21 @@ uint64_t event_number(const struct event *event, const char *key)
 	return (uint64_t)json_integer_value(json_object_get(event->json, key));
 }
 
-const char *event_text(const struct event *event, const char *key)
+static const char *text_of(const json_t *json, const char *key)
 {
-	const char *text = json_string_value(json_object_get(event->json, key));
+	const char *text = json_string_value(json_object_get(json, key));
 
 	return text ? text : "";
+}
+
+const char *event_text(const struct event *event, const char *key)
+{
+	return text_of(event->json, key);
 }
 
 bool event_is_probe(const struct event *event)
 {
 	return !strcmp(event_text(event, "id"), EXPLAIN_PROBE);
-}
-
-static const char *const quiet[] = { "arm", "cq_event", "query_qp", NULL };
-
-static bool is_one_of(const char *ev, const char *const *list)
-{
-	while (*list && strcmp(*list, ev))
-		list++;
-	return *list;
 }
 
 static enum event_class classify(const struct event *event)
@@ -58,7 +54,10 @@ static enum event_class classify(const struct event *event)
 		return CLASS_POST_RECV;
 	if (!strcmp(ev, "completion"))
 		return CLASS_COMPLETION;
-	return is_one_of(ev, quiet) ? CLASS_QUIET : CLASS_CONTROL;
+	if (!strcmp(ev, "arm") || !strcmp(ev, "cq_event") ||
+	    !strcmp(ev, "query_qp"))
+		return CLASS_QUIET;
+	return CLASS_CONTROL;
 }
 
 static int add_event(struct report *r, int side, json_t *json)
@@ -136,13 +135,6 @@ static int load_side(struct report *r, int side, const char *path)
 	return rc;
 }
 
-static const char *start_text(const struct side *side, const char *key)
-{
-	const char *text = json_string_value(json_object_get(side->start, key));
-
-	return text ? text : "";
-}
-
 static int64_t wall_minus_monotonic(const struct report *r, int side)
 {
 	for (size_t i = 0; i < r->count; i++)
@@ -169,8 +161,8 @@ static void align(struct report *r)
 {
 	int64_t zero = INT64_MAX;
 
-	if (r->sides == 2 && strcmp(start_text(&r->side[0], "boot"),
-				    start_text(&r->side[1], "boot")))
+	if (r->sides == 2 && strcmp(text_of(r->side[0].start, "boot"),
+				    text_of(r->side[1].start, "boot")))
 		r->side[1].shift =
 			wall_minus_monotonic(r, 1) - wall_minus_monotonic(r, 0);
 	for (size_t i = 0; i < r->count; i++) {

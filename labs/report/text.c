@@ -181,23 +181,17 @@ static size_t run_length(const struct report *r, size_t i)
 	return n;
 }
 
-static void print_lines(const char *pad, const char *label, const char *text)
+static void print_lines(const struct event *event, const char *label)
 {
+	const char *text = event_text(event, label);
+
 	while (*text) {
 		size_t len = strcspn(text, "\n");
 
-		printf("%16s%s %6s: %.*s\n", "", pad, label, (int)len, text);
+		printf("%16s%s %6s: %.*s\n", "", event->side ? "  " : "", label,
+		       (int)len, text);
 		text += len + (text[len] == '\n');
 	}
-}
-
-static void print_why(const struct event *event)
-{
-	const char *pad = event->side ? "  " : "";
-
-	print_lines(pad, "cause", event_text(event, "cause"));
-	print_lines(pad, "next", event_text(event, "next"));
-	print_lines(pad, "seen", event_text(event, "seen"));
 }
 
 static void print_event(const struct event *event, size_t times)
@@ -212,7 +206,9 @@ static void print_event(const struct event *event, size_t times)
 	if (event->refused)
 		printf("  REFUSED");
 	printf("\n");
-	print_why(event);
+	print_lines(event, "cause");
+	print_lines(event, "next");
+	print_lines(event, "seen");
 }
 
 static size_t data_rows(const struct report *r)

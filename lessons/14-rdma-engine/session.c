@@ -210,11 +210,9 @@ static int try_to_read(struct walk *w)
 	const struct engine_message request = start_read_of(TEXT_NEEDLE);
 	struct engine_message answer, done = { .type = ENGINE_COMPLETE_READ };
 	char id[ENGINE_ID_SIZE] = "";
-	int rc = engine_ask(&w->c, &request, ENGINE_START_READ_RESPONSE,
-			    &answer, WAIT_MS);
+	int rc = engine_call(&w->c, &request, ENGINE_START_READ_RESPONSE,
+			     &answer, WAIT_MS);
 
-	if (rc == -EREMOTEIO)
-		engine_report_refusal(&request, &answer);
 	if (rc)
 		return rc;
 	report_fact("StartRead: %ju bytes are there",
