@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <locale.h>
 #include <string.h>
 #include <unistd.h>
@@ -115,10 +114,10 @@ static void show_caps(const struct engine_get_capabilities_response *caps)
 	report_result("%-16s 0x%x", "vendor", caps->vendor_id);
 	show_text("GID", caps->port_gid);
 	report_result("%-16s %u", "LID", caps->port_lid);
-	report_result("%-16s %" PRIu64 " bytes", "largest read",
+	report_result("%-16s %ju bytes", "largest read",
 		      caps->max_transfer_size);
-	report_result("%-16s %" PRIu64 " of %" PRIu64, "sessions",
-		      caps->active_sessions, caps->max_sessions);
+	report_result("%-16s %ju of %ju", "sessions", caps->active_sessions,
+		      caps->max_sessions);
 	for (size_t i = 0; i < caps->supported_auth.count; i++)
 		show_text("authentication", caps->supported_auth.text[i]);
 	show_text("version", caps->version);
@@ -158,17 +157,11 @@ static void show_progress(const struct engine_read_progress *p, void *context)
 		p->total ? 100.0 * (double)p->done / (double)p->total : 100;
 
 	if (r->opt->progress)
-		report_remark("progress", "%" PRIu64 " of %" PRIu64 " bytes",
-			      p->done, p->total);
+		report_remark("progress", "%ju of %ju bytes", p->done,
+			      p->total);
 	else
-		fprintf(stderr, "\r%5.1f %% of %" PRIu64 " bytes", percent,
-			p->total);
+		fprintf(stderr, "\r%5.1f %% of %ju bytes", percent, p->total);
 	r->shown = !r->opt->progress;
-}
-
-static bool wants_progress(const struct engine_client_options *opt)
-{
-	return opt->progress || (!opt->quiet && isatty(STDERR_FILENO));
 }
 
 static int start_read(struct reading *r,
@@ -180,7 +173,7 @@ static int start_read(struct reading *r,
 	int rc;
 
 	/* 原版的 engine 不认得 progress_ms，跳过它；我们也就收不到进度，仅此而已。*/
-	if (wants_progress(r->opt))
+	if (r->opt->progress || (!r->opt->quiet && isatty(STDERR_FILENO)))
 		m.start_read.progress_ms =
 			(struct engine_opt_u32){ true, PROGRESS_MS };
 	r->c.progress = show_progress;
@@ -193,8 +186,8 @@ static int start_read(struct reading *r,
 		return rc;
 	if (request->size && answer.started.transfer_size != request->size)
 		return fail(-EPROTO, "is it an engine of the same protocol?",
-			    "%" PRIu64 " bytes were asked for, the engine "
-			    "read %" PRIu64,
+			    "%ju bytes were asked for, the engine "
+			    "read %ju",
 			    request->size, answer.started.transfer_size);
 	r->size = answer.started.transfer_size;
 	r->crc = answer.started.expected_crc;
@@ -208,11 +201,9 @@ static int write_all(int fd, const char *data, size_t size, const char *name)
 
 		if (n < 0 && errno == EINTR && !stop_requested())
 			continue;
-		if (n < 0) {
-			report_error(NULL, "writing to %s: %s", name,
-				     strerror(errno));
-			return -errno;
-		}
+		if (n < 0)
+			return fail(-errno, NULL, "writing to %s: %s", name,
+				    strerror(errno));
 		data += n;
 		size -= (size_t)n;
 	}
@@ -228,11 +219,9 @@ static int write_out(const struct engine_client_options *opt,
 		return write_all(STDOUT_FILENO, mapping->data, mapping->size,
 				 "standard output");
 	fd = open(opt->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (fd < 0) {
-		report_error("choose another --output", "open(%s): %s",
-			     opt->output, strerror(errno));
-		return -errno;
-	}
+	if (fd < 0)
+		return fail(-errno, "choose another --output", "open(%s): %s",
+			    opt->output, strerror(errno));
 	rc = write_all(fd, mapping->data, mapping->size, opt->output);
 	if (close(fd) && !rc) {
 		report_error(NULL, "closing %s: %s", opt->output,
@@ -251,7 +240,7 @@ static int use_bytes(const struct reading *r,
 	if (mapping->size != r->size || crc != r->crc)
 		return fail(-EBADMSG, "read it again",
 			    "%zu bytes with CRC-32C 0x%08x came, the engine "
-			    "said %" PRIu64 " with 0x%08x",
+			    "said %ju with 0x%08x",
 			    mapping->size, crc, r->size, r->crc);
 	return write_out(r->opt, mapping);
 }
@@ -293,9 +282,8 @@ static int report_read(const struct reading *r, int64_t began)
 			(json_int_t)opt->offset, "size", (json_int_t)r->size,
 			"crc32c", (json_int_t)r->crc, "seconds", seconds));
 	if (opt->output)
-		report_result("%" PRIu64 " bytes of needle %" PRIu64
-			      " of volume %" PRIu64
-			      " in %.3f s, CRC-32C 0x%08x",
+		report_result("%ju bytes of needle %ju of volume %ju in %.3f "
+			      "s, CRC-32C 0x%08x",
 			      r->size, opt->needle, opt->volume, seconds,
 			      r->crc);
 	return 0;

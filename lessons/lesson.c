@@ -115,14 +115,13 @@ int wait_for_drained_sq(struct ibv_qp *qp, int ms)
 	 * IBV_EVENT_SQ_DRAINED（进 SQD 时要给 EN_SQD_ASYNC_NOTIFY）；问状态不必先读事件。
 	 */
 	while (!err && !rc && attr.sq_draining) {
-		if (deadline_passed(deadline)) {
-			report_error("a send that waits for the peer keeps it "
-				     "so; ERR is the other way out",
-				     "the send queue of QP %u has not drained "
-				     "within %d ms",
-				     qp->qp_num, ms);
-			return -ETIMEDOUT;
-		}
+		if (deadline_passed(deadline))
+			return fail(-ETIMEDOUT,
+				    "a send that waits for the peer keeps it "
+				    "so; ERR is the other way out",
+				    "the send queue of QP %u has not drained "
+				    "within %d ms",
+				    qp->qp_num, ms);
 		rc = deadline_sleep_ms(1, deadline);
 		if (!rc)
 			err = ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);

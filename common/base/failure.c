@@ -23,10 +23,9 @@ static int failed(int err, const char *cause, const char *next, const char *fmt,
 		err = EIO;
 	name = strerrorname_np(err);
 	vsnprintf(call, sizeof(call), fmt, ap);
-	report_error(next, "%s failed: %s (%d): %s", call,
-		     name ? name : "unknown error", err,
-		     cause ? cause : strerror(err));
-	return -err;
+	return fail(-err, next, "%s failed: %s (%d): %s", call,
+		    name ? name : "unknown error", err,
+		    cause ? cause : strerror(err));
 }
 
 int call_failed(int err, const char *fmt, ...)

@@ -59,11 +59,10 @@ static struct explanation check_sge(const struct ibv_sge *sge, bool writes,
 		return because("sge-outside-mr",
 			       "let each SGE lie within one MR; was the buffer "
 			       "moved (realloc) after ibv_reg_mr?",
-			       "%s (0x%llx, %u bytes) is not within its MR "
-			       "(0x%llx, %llu bytes)",
-			       whose, (unsigned long long)sge->addr,
-			       sge->length, (unsigned long long)mr->addr,
-			       (unsigned long long)mr->length);
+			       "%s (0x%jx, %u bytes) is not within its MR "
+			       "(0x%jx, %ju bytes)",
+			       whose, sge->addr, sge->length, mr->addr,
+			       mr->length);
 	if (writes && mr->access >= 0 && !(mr->access & IBV_ACCESS_LOCAL_WRITE))
 		return because("mr-not-writable",
 			       "register it with IBV_ACCESS_LOCAL_WRITE",
@@ -143,13 +142,13 @@ struct explanation request_recv_length(const struct case_of *c)
 		return because("ud-no-grh-room",
 			       "make each UD receive 40 bytes longer; the "
 			       "message begins at byte 40",
-			       "a UD receive of %llu bytes has no room for the "
+			       "a UD receive of %ju bytes has no room for the "
 			       "GRH of 40 bytes",
-			       (unsigned long long)room);
+			       room);
 	return because("recv-too-small", "post larger receives, or send less",
-		       "the message is longer than this receive of %llu bytes "
+		       "the message is longer than this receive of %ju bytes "
 		       "(its lkey and its range are right)",
-		       (unsigned long long)room);
+		       room);
 }
 
 /* ---- 对端的内存 ----------------------------------------------------------- */
@@ -242,18 +241,16 @@ struct explanation request_remote(const struct case_of *c)
 		return because("addr-byte-order",
 			       "send it as htobe64(addr) once and take it with "
 			       "be64toh() once",
-			       "the remote address 0x%llx has its bytes in the "
+			       "the remote address 0x%jx has its bytes in the "
 			       "other order",
-			       (unsigned long long)addr);
+			       addr);
 	if (!covers(mr, addr, length))
 		return because("remote-outside-mr",
 			       "compare address and length with the peer's MR",
-			       "0x%llx + %llu bytes is not within %s's MR "
-			       "(0x%llx, %llu bytes)",
-			       (unsigned long long)addr,
-			       (unsigned long long)length, request_peer_name(c),
-			       (unsigned long long)mr->addr,
-			       (unsigned long long)mr->length);
+			       "0x%jx + %ju bytes is not within %s's MR "
+			       "(0x%jx, %ju bytes)",
+			       addr, length, request_peer_name(c), mr->addr,
+			       mr->length);
 	bit = right_for(rq->send->opcode, &right);
 	if (mr->access >= 0 && !(mr->access & bit))
 		return because("mr-lacks-right",
@@ -306,10 +303,9 @@ struct explanation request_peer_recv(const struct case_of *c)
 		return because("recv-too-small",
 			       "let the peer post larger receives, or send "
 			       "less",
-			       "the message of %llu bytes is longer than %s's "
-			       "receive of %llu",
-			       (unsigned long long)length, request_peer_name(c),
-			       (unsigned long long)room);
+			       "the message of %ju bytes is longer than %s's "
+			       "receive of %ju",
+			       length, request_peer_name(c), room);
 	return check_sges(recv->sg_list, recv->num_sge, true, NULL,
 			  c->rq->remote, c->rq->n_remote,
 			  "the buffer of the peer's receive");

@@ -201,17 +201,17 @@ static struct explanation check_ud(const struct wait *w)
 	    length > mtu_bytes(port.active_mtu))
 		return because(
 			"ud-too-long", "send at most one MTU, or use RC",
-			"a UD message is one packet: %llu bytes are above the "
+			"a UD message is one packet: %ju bytes are above the "
 			"active_mtu %u; UD drops it without a word",
-			(unsigned long long)length, mtu_bytes(port.active_mtu));
+			length, mtu_bytes(port.active_mtu));
 	if (bytes_of(w->rq->recv->sg_list, w->rq->recv->num_sge) <
 	    length + GRH_BYTES)
 		return because("ud-no-grh-room",
 			       "make each UD receive 40 bytes longer; the "
 			       "message begins at byte 40",
 			       "this UD receive has no room for the GRH of 40 "
-			       "bytes and %llu bytes of message",
-			       (unsigned long long)length);
+			       "bytes and %ju bytes of message",
+			       length);
 	return no_idea();
 }
 

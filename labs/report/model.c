@@ -6,7 +6,6 @@
 
 #include "base/array.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -403,7 +402,7 @@ static size_t add_qpn(struct belief *rows, size_t n, const char *what,
 
 	memset(row, 0, sizeof(*row));
 	row->what = what;
-	snprintf(mine, sizeof(row->a), "%" PRIu64, owner->qpn);
+	snprintf(mine, sizeof(row->a), "%ju", owner->qpn);
 	belief_text(theirs, sizeof(row->a), other, "dest_qpn");
 	row->differs = theirs[0] && strcmp(mine, theirs);
 	return n + 1;

@@ -7,7 +7,6 @@
  */
 #include "parts.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +51,7 @@ static void put_member(struct text *t, const struct event *event,
 static void put_qp(struct text *t, const struct event *event)
 {
 	if (json_object_get(event->json, "qpn"))
-		put(t, " QP %" PRIu64, event_number(event, "qpn"));
+		put(t, " QP %ju", event_number(event, "qpn"));
 }
 
 static void describe_modify(struct text *t, const struct event *event)
@@ -277,7 +276,7 @@ static void print_qps(const struct report *r)
 		const struct qp *qp = &r->qps[i];
 		char side = "AB"[qp->side];
 
-		printf("  %c  QP %-6" PRIu64 " %-4s %-8s %zu sends, %zu "
+		printf("  %c  QP %-6ju %-4s %-8s %zu sends, %zu "
 		       "receives posted; %zu completions, %zu bad\n",
 		       side, qp->qpn, qp->type, qp->dev, qp->sends,
 		       qp->receives, qp->completions, qp->bad);
@@ -295,9 +294,8 @@ static void print_beliefs(const struct report *r)
 		if (a->side != 0 || !a->peer)
 			continue;
 		n = report_beliefs(a, a->peer, rows);
-		printf("\n%s: QP %" PRIu64 " of %s (A) and QP %" PRIu64
-		       " of %s (B)\n",
-		       a->type, a->qpn, a->dev, a->peer->qpn, a->peer->dev);
+		printf("\n%s: QP %ju of %s (A) and QP %ju of %s (B)\n", a->type,
+		       a->qpn, a->dev, a->peer->qpn, a->peer->dev);
 		printf("  %-20s %-24s %-24s\n", "", "A says", "B says");
 		for (size_t j = 0; j < n; j++)
 			printf("  %-20s %-24s %-24s%s\n", rows[j].what,

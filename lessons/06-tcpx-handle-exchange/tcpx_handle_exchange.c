@@ -120,11 +120,9 @@ static int connect_by_hand(struct both_ends *b)
 		if (!rc && !b->recv_comm)
 			rc = b->net->accept(b->listen_comm, &b->recv_comm,
 					    &recv_dev);
-		if (!rc && deadline_passed(deadline)) {
-			report_error(NULL, "no connection within %d ms",
-				     TIMEOUT_MS);
-			return -ETIMEDOUT;
-		}
+		if (!rc && deadline_passed(deadline))
+			return fail(-ETIMEDOUT, NULL,
+				    "no connection within %d ms", TIMEOUT_MS);
 	}
 	if (!rc)
 		report_fact("connect: rc=0 send_comm=a comm; accept: rc=0 "
@@ -180,10 +178,9 @@ static int begin(struct both_ends *b, int size, void **send_request,
 		rc = b->net->isend(b->send_comm, b->to_send, size, tags[0],
 				   b->send_mr, send_request);
 	report_fact("isend: rc=%d request=%s", rc, request_text(*send_request));
-	if (!rc && !(*send_request && *recv_request)) {
-		report_error(NULL, "no request within %d ms", TIMEOUT_MS);
-		return -ETIMEDOUT;
-	}
+	if (!rc && !(*send_request && *recv_request))
+		return fail(-ETIMEDOUT, NULL, "no request within %d ms",
+			    TIMEOUT_MS);
 	return check(b, rc, "isend");
 }
 
@@ -206,10 +203,9 @@ static int test_both(struct both_ends *b, void *send_request,
 	}
 	if (rc)
 		return check(b, rc, "test");
-	if (!sent || !received) {
-		report_error(NULL, "no message within %d ms", TIMEOUT_MS);
-		return -ETIMEDOUT;
-	}
+	if (!sent || !received)
+		return fail(-ETIMEDOUT, NULL, "no message within %d ms",
+			    TIMEOUT_MS);
 	/* 没写 size 的插件，就只能打印到 NUL 为止。*/
 	report_fact("the receiver's size is %d: \"%s\"", received_size,
 		    printable_text(text, sizeof(text), b->received,
@@ -263,10 +259,10 @@ static int one_accept(void *ends)
 	if (rc)
 		return rc;
 	/* 001 号报告里的程序就停在这里：把“还没好”当成了“失败”。*/
-	report_error("rc decides: 0 with a NULL comm means call again, until a "
-		     "deadline of your own",
-		     "recv_comm is null");
-	return -EIO;
+	return fail(-EIO,
+		    "rc decides: 0 with a NULL comm means call again, until a "
+		    "deadline of your own",
+		    "recv_comm is null");
 }
 
 static int mem_type(void *ends)
@@ -294,10 +290,9 @@ static int parse_handle(void *ends)
 	addr.s_addr = parsed.ip_addr_u32;
 	report_fact("Server info - IP: %s, Port: %u, Dev: %d", inet_ntoa(addr),
 		    ntohs(parsed.listen_port), parsed.remote_dev);
-	report_error("pass the 128 bytes on as they are",
-		     "that is nobody's address: only the plugin knows how it "
-		     "laid out its handle");
-	return -EINVAL;
+	return fail(-EINVAL, "pass the 128 bytes on as they are",
+		    "that is nobody's address: only the plugin knows how it "
+		    "laid out its handle");
 }
 
 static void copy_out(FILE *from)
@@ -328,11 +323,9 @@ static int mix_api(void *ends)
 
 	(void)ends;
 	fflush(NULL);
-	if (!says || (child = fork()) < 0) {
-		report_error(NULL, "cannot start the client: %s",
-			     strerror(errno));
-		return -EIO;
-	}
+	if (!says || (child = fork()) < 0)
+		return fail(-EIO, NULL, "cannot start the client: %s",
+			    strerror(errno));
 	if (child == 0) {
 		dup2(fileno(says), STDOUT_FILENO);
 		dup2(fileno(says), STDERR_FILENO);

@@ -140,8 +140,8 @@ static int step_both(struct pair *p, int64_t deadline)
 		return -EINTR;
 	if (!deadline_passed(deadline))
 		return 0;
-	report_error(NULL, "nothing came of it within %d ms", POLL_TIMEOUT_MS);
-	return -ETIMEDOUT;
+	return fail(-ETIMEDOUT, NULL, "nothing came of it within %d ms",
+		    POLL_TIMEOUT_MS);
 }
 
 static int await_request(struct pair *p, const struct tag_request *request)
@@ -340,11 +340,11 @@ static int wide_mask(void *pair)
 		return rc;
 	show_received("it", &p->received, p->text);
 	show_queues(&p->b.channel);
-	report_error("use TAG_EXACT, or a mask that covers all that matters",
-		     "the receive for tag 0x%jx got tag 0x%jx: mask 0x%jx "
-		     "sees no difference",
-		     TAG_OF(2, 5), p->received.tag, MASK_STREAM);
-	return -EBADMSG;
+	return fail(-EBADMSG,
+		    "use TAG_EXACT, or a mask that covers all that matters",
+		    "the receive for tag 0x%jx got tag 0x%jx: mask 0x%jx "
+		    "sees no difference",
+		    TAG_OF(2, 5), p->received.tag, MASK_STREAM);
 }
 
 static int wrong_tag(void *pair)
@@ -431,10 +431,9 @@ static int early_reuse(void *pair)
 		rc = await_request(p, &p->sent);
 	if (rc)
 		return rc;
-	report_error("change the buffer only when the send is done",
-		     "B received %ju bytes '%c', not what was sent",
-		     p->received.length, p->room[0]);
-	return -EBADMSG;
+	return fail(-EBADMSG, "change the buffer only when the send is done",
+		    "B received %ju bytes '%c', not what was sent",
+		    p->received.length, p->room[0]);
 }
 
 static int no_rd_atomic(void *pair)

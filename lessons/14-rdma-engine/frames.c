@@ -269,10 +269,10 @@ static int read_as_the_original(struct engine_stream *in, int to,
 		    length);
 	if (rc || length <= ENGINE_FRAME_MAX)
 		return bad("the framing is not lost");
-	report_error("keep what has arrived until a whole length is there",
-		     "Message too large: bytes 2 to 5 were taken for a length, "
-		     "and every message from here on is out of step");
-	return -EMSGSIZE;
+	return fail(-EMSGSIZE,
+		    "keep what has arrived until a whole length is there",
+		    "Message too large: bytes 2 to 5 were taken for a length, "
+		    "and every message from here on is out of step");
 }
 // endregion forget-prefix
 

@@ -126,8 +126,7 @@ static int program_path(char *path, size_t size, const char *name)
 	snprintf(path, size, "%s/%s", self, name);
 	if (!access(path, X_OK))
 		return 0;
-	report_error("run make", "%s is not there", path);
-	return -ENOENT;
+	return fail(-ENOENT, "run make", "%s is not there", path);
 }
 
 /* 子进程里：说的话都记进一个文件，父进程死了就跟着结束。*/
@@ -204,11 +203,10 @@ int await_said(const struct walk *w, const char *who, const char *text,
 		waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);
 		if (ended.si_pid == pid || deadline_passed(deadline)) {
 			show_said(w, who);
-			report_error(NULL, "the %s %s without saying \"%s\"",
-				     who,
-				     ended.si_pid == pid ? "ended" : "runs",
-				     text);
-			return -ETIMEDOUT;
+			return fail(-ETIMEDOUT, NULL,
+				    "the %s %s without saying \"%s\"", who,
+				    ended.si_pid == pid ? "ended" : "runs",
+				    text);
 		}
 		rc = deadline_sleep_ms(POLL_MS, deadline);
 	}

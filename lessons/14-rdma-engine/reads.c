@@ -296,11 +296,11 @@ static int take_any_completion(struct by_hand *h)
 		rc = bad("it is not there at all");
 	if (rc)
 		return rc;
-	report_error("a completion is for the request that has its wr_id",
-		     "the first completion was taken for needle %d, which was "
-		     "not there yet",
-		     LONG_NEEDLE);
-	return -EBADMSG;
+	return fail(-EBADMSG,
+		    "a completion is for the request that has its wr_id",
+		    "the first completion was taken for needle %d, which was "
+		    "not there yet",
+		    LONG_NEEDLE);
 }
 
 static int read_with_wrong_key(struct by_hand *h)

@@ -198,10 +198,10 @@ int net_order(void *walk)
 	show_message("<-", &answer);
 	if (answer.type != ENGINE_ERROR)
 		return bad("that length was taken");
-	report_error("write it with htole32(): only MessagePack's own integers "
-		     "are big-endian",
-		     "the engine read the length as %u", le32toh(length));
-	return -EREMOTEIO;
+	return fail(-EREMOTEIO,
+		    "write it with htole32(): only MessagePack's own integers "
+		    "are big-endian",
+		    "the engine read the length as %u", le32toh(length));
 }
 
 /* StartRead 与 CompleteRead，不看字节：只问“现在读得到吗”。*/
