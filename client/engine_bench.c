@@ -223,11 +223,9 @@ static void on_lane(void *owner, uint32_t events)
 	int rc = 0;
 
 	(void)events;
-	if (n <= 0 && n != -EAGAIN) {
-		report_error("see the engine's own messages",
-			     "the engine closed the connection");
-		rc = -ECONNRESET;
-	}
+	if (n <= 0 && n != -EAGAIN)
+		rc = fail(-ECONNRESET, "see the engine's own messages",
+			  "the engine closed the connection");
 	while (!rc && engine_answer_is_there(&lane->c))
 		rc = step(b, lane);
 	if (rc || b->done == b->iters)
@@ -285,10 +283,8 @@ static int run(struct bench *b, double *seconds)
 	if (!rc)
 		rc = event_loop_run(&b->loop);
 	*seconds = (double)(now_ns() - start) / 1e9;
-	if (!rc && !b->rc && stop_requested()) {
-		report_error(NULL, "bench: stopped by a signal");
-		rc = -EINTR;
-	}
+	if (!rc && !b->rc && stop_requested())
+		rc = fail(-EINTR, NULL, "bench: stopped by a signal");
 	return rc ? rc : b->rc;
 }
 

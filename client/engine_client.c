@@ -223,11 +223,9 @@ static int write_out(const struct engine_client_options *opt,
 		return fail(-errno, "choose another --output", "open(%s): %s",
 			    opt->output, strerror(errno));
 	rc = write_all(fd, mapping->data, mapping->size, opt->output);
-	if (close(fd) && !rc) {
-		report_error(NULL, "closing %s: %s", opt->output,
-			     strerror(errno));
-		rc = -errno;
-	}
+	if (close(fd) && !rc)
+		rc = fail(-errno, NULL, "closing %s: %s", opt->output,
+			  strerror(errno));
 	return rc;
 }
 

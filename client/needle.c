@@ -272,14 +272,12 @@ static int verify_volume(const struct needle_options *opt,
 		const struct needle *needle = &volume->records[i];
 		int rc = needle_check(volume, needle, opt->store);
 
-		if (!rc && !padding_is_zero(volume, needle)) {
-			report_error("restore the volume from a copy",
-				     "%s/volume-%u.needles: the bytes after "
-				     "the record at offset %ju are not zero",
-				     opt->store, volume->volume_id,
-				     needle->offset);
-			rc = -EBADMSG;
-		}
+		if (!rc && !padding_is_zero(volume, needle))
+			rc = fail(-EBADMSG, "restore the volume from a copy",
+				  "%s/volume-%u.needles: the bytes after "
+				  "the record at offset %ju are not zero",
+				  opt->store, volume->volume_id,
+				  needle->offset);
 		tally->bytes += needle->size;
 		if (rc && !first)
 			first = rc;

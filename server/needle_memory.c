@@ -22,10 +22,8 @@ int needle_memory_open(struct needle_memory *memory, const char *dir)
 	if (rc)
 		return rc;
 	memory->volumes = calloc(n ? n : 1, sizeof(*memory->volumes));
-	if (!memory->volumes) {
-		report_error(NULL, "no memory for %zu volumes", n);
-		rc = -ENOMEM;
-	}
+	if (!memory->volumes)
+		rc = fail(-ENOMEM, NULL, "no memory for %zu volumes", n);
 	/*
 	 * 有一个 volume 坏了就不开张：少了它照样服务的话，engine 只会得到“没有这个
 	 * needle”，没有人知道其实是磁盘坏了。

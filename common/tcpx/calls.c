@@ -207,12 +207,11 @@ int tcpx_connect_v5(struct tcpx_net *net, int dev,
 	rc = ask_until_there(comm, dev, ours.bytes, &wait,
 			     "does the handle come from this listener, and "
 			     "from the same API version?");
-	if (!rc) {
+	if (!rc)
 		*send_comm = comm;
-		return 0;
-	}
-	free(comm);
-	return rc < 0 ? rc : plugin_failed(net, rc, "connect(dev %d)", dev);
+	else
+		free(comm);
+	return rc <= 0 ? rc : plugin_failed(net, rc, "connect(dev %d)", dev);
 }
 // endregion connect
 
@@ -228,12 +227,11 @@ int tcpx_accept_v5(struct tcpx_net *net, struct tcpx_listener *listener,
 			     "did the peer connect with this listener's "
 			     "handle, unchanged, and with the same API "
 			     "version?");
-	if (!rc) {
+	if (!rc)
 		*recv_comm = comm;
-		return 0;
-	}
-	free(comm);
-	return rc < 0 ? rc : plugin_failed(net, rc, "accept()");
+	else
+		free(comm);
+	return rc <= 0 ? rc : plugin_failed(net, rc, "accept()");
 }
 
 static int close_comm(struct tcpx_comm **comm, int (*close_it)(void *),

@@ -260,10 +260,10 @@ int tcpx_load_plugin(struct tcpx_net *net, const char *path, int api)
 	take_calls(net);
 	missing = missing_call(net);
 	if (missing) {
-		report_error("choose another version with --net-api",
-			     "ncclNetPlugin_v%d of %s has no %s()", net->api,
-			     net->path, missing);
-		rc = -EPROTONOSUPPORT;
+		rc = fail(-EPROTONOSUPPORT,
+			  "choose another version with --net-api",
+			  "ncclNetPlugin_v%d of %s has no %s()", net->api,
+			  net->path, missing);
 		goto unload;
 	}
 	rc = net->calls.init(log_of_plugin);

@@ -375,21 +375,26 @@ static void mtu_text(char *out, size_t size, const struct qp *qp)
 		belief_text(out, size, qp, "path_mtu");
 }
 
-/* 一行：同一件事，A 的话与 B 的话。两边都说了而不同，才算不一致。*/
+/* 两边都说了而不同，才算不一致；谁也没有说的，不成一行。*/
+static size_t end_row(struct belief *rows, size_t n)
+{
+	struct belief *row = &rows[n];
+
+	row->differs = row->a[0] && row->b[0] && strcmp(row->a, row->b);
+	return n + (row->a[0] || row->b[0]);
+}
+
+/* 一行：同一件事，A 的话与 B 的话。*/
 static size_t add_row(struct belief *rows, size_t n, const char *what,
 		      const struct qp *a, const char *key_a, const struct qp *b,
 		      const char *key_b)
 {
 	struct belief *row = &rows[n];
 
-	memset(row, 0, sizeof(*row));
 	row->what = what;
 	belief_text(row->a, sizeof(row->a), a, key_a);
 	belief_text(row->b, sizeof(row->b), b, key_b);
-	if (!row->a[0] && !row->b[0])
-		return n;
-	row->differs = row->a[0] && row->b[0] && strcmp(row->a, row->b);
-	return n + 1;
+	return end_row(rows, n);
 }
 
 static size_t add_qpn(struct belief *rows, size_t n, const char *what,
@@ -400,12 +405,10 @@ static size_t add_qpn(struct belief *rows, size_t n, const char *what,
 	char *mine = owner_is_a ? row->a : row->b;
 	char *theirs = owner_is_a ? row->b : row->a;
 
-	memset(row, 0, sizeof(*row));
 	row->what = what;
 	snprintf(mine, sizeof(row->a), "%ju", owner->qpn);
 	belief_text(theirs, sizeof(row->a), other, "dest_qpn");
-	row->differs = theirs[0] && strcmp(mine, theirs);
-	return n + 1;
+	return end_row(rows, n);
 }
 
 /* 我发出的 READ/ATOMIC 不能比对端肯接的多。*/
@@ -468,9 +471,7 @@ size_t report_beliefs(const struct qp *a, const struct qp *b,
 	mtu_text(rows[n].a, sizeof(rows[n].a), a);
 	mtu_text(rows[n].b, sizeof(rows[n].b), b);
 	rows[n].what = "path MTU";
-	rows[n].differs =
-		rows[n].a[0] && rows[n].b[0] && strcmp(rows[n].a, rows[n].b);
-	n += rows[n].a[0] || rows[n].b[0];
+	n = end_row(rows, n);
 	n = add_row(rows, n, "Q_Key", a, "qkey", b, "qkey");
 	n = add_depth(rows, n, "A reads, B answers", a, "max_rd_atomic", b,
 		      "max_dest_rd_atomic", true);
