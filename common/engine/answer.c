@@ -32,15 +32,6 @@ void engine_reads_idle(struct engine_service *service)
 		engine_pool_trim(&service->pool);
 }
 
-/* 等它的人早走了，网卡现在才放手。*/
-static void release_late(struct engine_read *read)
-{
-	struct engine_service *service = read->service;
-
-	release(read);
-	engine_reads_idle(service);
-}
-
 /* 与 client、timer、等待队列脱钩；之后它只剩网卡这一个主人（如果还在途）。*/
 static void detach(struct engine_read *read)
 {
@@ -182,10 +173,13 @@ static void wait_for_link(struct engine_read *read)
 static void on_done(struct remote_read *remote, int status)
 {
 	struct engine_read *read = (struct engine_read *)remote;
+	struct engine_service *service = read->service;
 
 	read->in_flight = false;
 	if (!read->client) {
-		release_late(read);
+		/* 等它的人早走了，网卡现在才放手。*/
+		release(read);
+		engine_reads_idle(service);
 	} else if (!status) {
 		finish(read);
 	} else if (!read->retried) {

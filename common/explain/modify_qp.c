@@ -397,16 +397,6 @@ static struct explanation unsupported(const struct modify *m)
 				    m->mask & ~STANDARD_BITS));
 }
 
-static struct explanation not_permitted(const struct modify *m)
-{
-	if ((m->mask & IBV_QP_QKEY) && m->attr->qkey & 0x80000000)
-		return because("qkey-controlled", "use a QKEY below 0x80000000",
-			       "a QKEY with its top bit set (0x%x) needs "
-			       "CAP_NET_RAW",
-			       m->attr->qkey);
-	return no_idea();
-}
-
 struct explanation explain_modify_qp(struct ibv_qp *qp,
 				     const struct ibv_qp_attr *attr,
 				     int attr_mask, int err)
@@ -423,7 +413,12 @@ struct explanation explain_modify_qp(struct ibv_qp *qp,
 	case EOPNOTSUPP:
 		return unsupported(&m);
 	case EPERM:
-		return not_permitted(&m);
+		if (!(attr_mask & IBV_QP_QKEY) || !(attr->qkey & 0x80000000))
+			return no_idea();
+		return because("qkey-controlled", "use a QKEY below 0x80000000",
+			       "a QKEY with its top bit set (0x%x) needs "
+			       "CAP_NET_RAW",
+			       attr->qkey);
 	case ENOMEM:
 		return because("kernel-memory", "see dmesg and free memory",
 			       "the kernel has no memory for it (RTR allocates "

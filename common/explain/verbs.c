@@ -9,7 +9,7 @@
 #include "parts.h"
 #include "qp_table.h"
 
-#include <dirent.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,19 +25,12 @@
 
 /* ---- 设备 --------------------------------------------------------------- */
 
-/* 目录里以 @prefix 开头的有几项；-1：没有这个目录。*/
-static int count_entries(const char *path, const char *prefix)
+static int count_paths(const char *pattern)
 {
-	DIR *dir = opendir(path);
-	struct dirent *entry;
-	int count = 0;
+	glob_t found = { 0 };
+	int count = glob(pattern, 0, NULL, &found) ? 0 : (int)found.gl_pathc;
 
-	if (!dir)
-		return -1;
-	while ((entry = readdir(dir)))
-		count += !strncmp(entry->d_name, prefix, strlen(prefix)) &&
-			 entry->d_name[0] != '.';
-	closedir(dir);
+	globfree(&found);
 	return count;
 }
 
@@ -71,15 +64,15 @@ static const struct {
 struct explanation explain_device_list(int err)
 {
 	KEEP_ERRNO;
-	const int devices = count_entries("/sys/class/infiniband", "");
-	const int verbs =
-		count_entries("/sys/class/infiniband_verbs", "uverbs");
-	const int nodes = count_entries("/dev/infiniband", "uverbs");
-	const size_t row = devices < 0	? 0
-			   : !devices	? 1
-			   : verbs <= 0 ? 2
-			   : nodes <= 0 ? 3
-					: 4;
+	const bool absent = access("/sys/class/infiniband", F_OK);
+	const int devices = count_paths("/sys/class/infiniband/*");
+	const int verbs = count_paths("/sys/class/infiniband_verbs/uverbs*");
+	const int nodes = count_paths("/dev/infiniband/uverbs*");
+	const size_t row = absent     ? 0
+			   : !devices ? 1
+			   : !verbs   ? 2
+			   : !nodes   ? 3
+				      : 4;
 	struct explanation why;
 
 	if (err == ENOMEM)
@@ -87,42 +80,32 @@ struct explanation explain_device_list(int err)
 			       "there is no memory for the list of devices");
 	why = because(device_rows[row].id, device_rows[row].next, "%s",
 		      device_rows[row].cause);
-	if (devices < 0)
+	if (absent)
 		also_seen(&why, "/sys/class/infiniband: absent");
 	else
 		also_seen(&why,
 			  "/sys/class/infiniband: %d devices, "
 			  "infiniband_verbs: %d, /dev/infiniband: %d nodes",
-			  devices, verbs < 0 ? 0 : verbs,
-			  nodes < 0 ? 0 : nodes);
+			  devices, verbs, nodes);
 	return why;
 }
 
 /* 有节点、却没有一个能读写。*/
 static bool nodes_are_closed(char *path, size_t size)
 {
-	DIR *dir = opendir("/dev/infiniband");
-	struct dirent *entry;
-	bool closed = false, open = false;
+	glob_t nodes = { 0 };
+	size_t closed = 0;
+	bool all;
 
-	if (!dir)
-		return false;
-	while ((entry = readdir(dir))) {
-		char node[300];
-
-		if (strncmp(entry->d_name, "uverbs", 6) != 0)
-			continue;
-		snprintf(node, sizeof(node), "/dev/infiniband/%s",
-			 entry->d_name);
-		if (!access(node, R_OK | W_OK)) {
-			open = true;
-		} else if (!closed) {
-			closed = true;
-			snprintf(path, size, "%.*s", (int)size - 1, node);
-		}
-	}
-	closedir(dir);
-	return closed && !open;
+	glob("/dev/infiniband/uverbs*", 0, NULL, &nodes);
+	while (closed < nodes.gl_pathc &&
+	       access(nodes.gl_pathv[closed], R_OK | W_OK))
+		closed++;
+	all = closed && closed == nodes.gl_pathc;
+	if (all)
+		snprintf(path, size, "%s", nodes.gl_pathv[0]);
+	globfree(&nodes);
+	return all;
 }
 
 static struct explanation not_permitted(const char *node)

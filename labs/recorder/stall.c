@@ -287,13 +287,6 @@ static void say_peer(struct account *a, const struct object *qp,
 	    kernel->sq_psn);
 }
 
-static void say_why(struct account *a, const struct explanation *why)
-{
-	say(a, "qptrace:     cause: %s\n", why->cause);
-	a->used += next_as_text(a->text + a->used, sizeof(a->text) - a->used,
-				"qptrace:    ", why);
-}
-
 static void add_stall(const struct account *a, const struct object *qp,
 		      const char *user, const char *kernel,
 		      const struct explanation *why)
@@ -356,7 +349,10 @@ static void explain_qp(struct object *qp, void *arg)
 	say_peer(a, qp, &now);
 	if (waits) {
 		why = judge(qp, now.qp_state, a->now);
-		say_why(a, &why);
+		say(a, "qptrace:     cause: %s\n", why.cause);
+		a->used += next_as_text(a->text + a->used,
+					sizeof(a->text) - a->used,
+					"qptrace:    ", &why);
 	}
 	add_stall(a, qp, qp_state_name(user), kernel, &why);
 }

@@ -113,21 +113,19 @@ static void print_wrapped(int indent, const char *text)
 
 /* ---- 文字 --------------------------------------------------------------- */
 
-static void text_attribute(const struct qp_attr_info *info)
-{
-	printf("  %-20s %-14s ", info->name, qp_attr_source_name(info->source));
-	print_wrapped(38, info->members);
-	printf("      %s\n      %s\n", info->what, info->range);
-}
-
 static void text_attributes(int bits)
 {
 	size_t count;
 	const struct qp_attr_info *info = qp_attr_infos(&count);
 
-	for (size_t i = 0; i < count; i++)
-		if (info[i].bit & bits)
-			text_attribute(&info[i]);
+	for (; count--; info++) {
+		if (!(info->bit & bits))
+			continue;
+		printf("  %-20s %-14s ", info->name,
+		       qp_attr_source_name(info->source));
+		print_wrapped(38, info->members);
+		printf("      %s\n      %s\n", info->what, info->range);
+	}
 }
 
 static void text_row(enum ibv_qp_type type, size_t number,
