@@ -170,15 +170,6 @@ static int compare_plans(const struct session *s)
 		    mine->mode == peers->mode ? "" : ", in another mode");
 }
 
-static int compare_channels(const struct session *s)
-{
-	if (!s->test->channels || s->test->channels == s->channels)
-		return 0;
-	return fail(-EPROTO, "give both sides the same --channels",
-		    "the server has %u channels, this client was told %u",
-		    s->channels, s->test->channels);
-}
-
 static int check_ping_pong(const struct session *s, unsigned int way_back)
 {
 	if (s->plan.mode != TCPX_PING_PONG ||
@@ -217,8 +208,10 @@ static int take_handles(struct session *s)
 	int rc = tcpx_receive_handles(s->sock, expected_api(s), s->handles,
 				      &s->channels, deadline);
 
-	if (!rc)
-		rc = compare_channels(s);
+	if (!rc && s->test->channels && s->test->channels != s->channels)
+		rc = fail(-EPROTO, "give both sides the same --channels",
+			  "the server has %u channels, this client was told %u",
+			  s->channels, s->test->channels);
 	if (!rc)
 		rc = check_ping_pong(s, 1);
 	if (rc)

@@ -234,10 +234,10 @@ static void forgotten(struct event *e, struct object *object, const char *call)
 DESTROY(dealloc_pd, "1.1", PD, ibv_pd, (void))
 DESTROY(dereg_mr, "1.1", MR, ibv_mr, (void))
 DESTROY(destroy_comp_channel, "1.0", CHANNEL, ibv_comp_channel, (void))
-DESTROY(destroy_cq, "1.1", CQ, ibv_cq, unhook_cq)
+DESTROY(destroy_cq, "1.1", CQ, ibv_cq, unhook)
 DESTROY(destroy_srq, "1.1", SRQ, ibv_srq, (void))
 DESTROY(destroy_ah, "1.1", AH, ibv_ah, (void))
-DESTROY(destroy_qp, "1.1", QP, ibv_qp, unhook_qp)
+DESTROY(destroy_qp, "1.1", QP, ibv_qp, unhook)
 
 /* ---- PD ------------------------------------------------------------------- */
 

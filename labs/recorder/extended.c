@@ -150,9 +150,9 @@ static void hook_cq_ex(struct ibv_cq_ex *cq, uint64_t wc_flags)
 	cq->next_poll = traced_next_poll;
 }
 
-void unhook_cq(struct ibv_cq *cq)
+void unhook(const void *object)
 {
-	struct hook *h = find(cq);
+	struct hook *h = find(object);
 
 	if (h)
 		atomic_store(&h->key, NULL);
@@ -379,14 +379,6 @@ void hook_qp(struct ibv_qp *qp)
 	h->count = 0;
 	atomic_store(&h->key, ex);
 	swap_wr(ex);
-}
-
-void unhook_qp(struct ibv_qp *qp)
-{
-	struct hook *h = find(qp);
-
-	if (h)
-		atomic_store(&h->key, NULL);
 }
 
 /* ---- 造对象的扩展调用 ------------------------------------------------------ */

@@ -45,8 +45,7 @@ void unhook_context(struct ibv_context *context);
 
 /* @qp's wr_*() functions, if it has any. */
 void hook_qp(struct ibv_qp *qp);
-void unhook_qp(struct ibv_qp *qp);
-void unhook_cq(struct ibv_cq *cq);
+void unhook(const void *object); /* a QP or a CQ, if it is hooked */
 
 /* ---- made.c: shared by the plain and the extended calls ---- */
 

@@ -478,27 +478,13 @@ int be_an_engine(struct walk *w)
 	return by_hand(w, open_reader, read_from_a_stopped_node);
 }
 
-int any_wr_id(void *walk)
-{
-	return by_hand(walk, connect_and_prepare, take_any_completion);
-}
-
-int wrong_rkey(void *walk)
-{
-	return by_hand(walk, open_reader, read_with_wrong_key);
-}
-
-int write_to_node(void *walk)
-{
-	return by_hand(walk, connect_and_prepare, write_where_only_read);
-}
-
-int map_shared(void *walk)
-{
-	return by_hand(walk, NULL, register_volume);
-}
-
-int dead_node(void *walk)
-{
-	return by_hand(walk, open_reader, read_from_a_dead_node);
-}
+#define BREAK(name, get_ready, play)                   \
+	int name(void *walk)                           \
+	{                                              \
+		return by_hand(walk, get_ready, play); \
+	}
+BREAK(any_wr_id, connect_and_prepare, take_any_completion)
+BREAK(wrong_rkey, open_reader, read_with_wrong_key)
+BREAK(write_to_node, connect_and_prepare, write_where_only_read)
+BREAK(map_shared, NULL, register_volume)
+BREAK(dead_node, open_reader, read_from_a_dead_node)
