@@ -36,7 +36,7 @@ static const char head[] =
 	"       needle make --store DIR --count N [options]\n"
 	"\n"
 	"  put      append a needle from standard input; without COOKIE a\n"
-	"           random one, which is printed\n"
+	"           random one, which is printed; 0x... is one in hex\n"
 	"  get      its bytes to standard output, if their CRC-32C is right,\n"
 	"           and the cookie, if given\n"
 	"  list     all needles\n"

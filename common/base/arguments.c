@@ -28,7 +28,8 @@ bool parse_number(const char *text, uint64_t low, uint64_t high,
 	if (*text < '0' || *text > '9') /* strtoull 会接受 "-1" 和空白 */
 		return false;
 	errno = 0;
-	*value = strtoull(text, &end, 10);
+	/* 开头的 0 不是八进制。*/
+	*value = strtoull(text, &end, text[1] == 'x' ? 16 : 10);
 	return !errno && !*end && *value >= low && *value <= high;
 }
 

@@ -88,7 +88,7 @@ int take_operands(const char *next, const struct option_row *rows, int argc,
 /* Take "server", or "client <server_ip>" with @server, in the same way. */
 int take_role(const char *next, int argc, char *argv[], const char **server);
 
-/* The whole of @text as a decimal number in [@low, @high], or false. */
+/* The whole of @text as a number in [@low, @high], decimal or 0x..., or false. */
 bool parse_number(const char *text, uint64_t low, uint64_t high,
 		  uint64_t *value);
 

@@ -70,12 +70,20 @@ int tcpx_listen(struct tcpx_net *net, int dev, struct tcpx_handle *handle,
 {
 	struct tcpx_handle filled = { 0 };
 	void *comm = NULL;
-	int rc = net->calls.listen(dev, filled.bytes, &comm);
+	int rc = IN_PLUGIN(net, "listen()",
+			   net->calls.listen(dev, filled.bytes, &comm));
 
 	plugin_debug(net, "tcpx_listen (v%d): rc=%d listen_comm=%p", net->api,
 		     rc, comm);
 	if (rc)
 		return plugin_failed(net, rc, "listen(dev %d)", dev);
+	/* “还没好，再来”只有 connect 与 accept 可以说；listen 要么成了，要么没成。*/
+	if (!comm)
+		return fail(
+			-EPROTO, "take another version of the plugin",
+			"listen(dev %d) of plugin \"%s\" (v%d) returned 0 "
+			"and no listenComm: there is nothing to accept from",
+			dev, net->name, net->api);
 	debug_handle(net, "tcpx_listen", &filled);
 	*handle = filled;
 	*listener = (struct tcpx_listener){ comm, dev };
@@ -88,7 +96,8 @@ int tcpx_close_listen(struct tcpx_net *net, struct tcpx_listener *listener)
 
 	if (!listener->comm)
 		return 0;
-	rc = net->calls.close_listen(listener->comm);
+	rc = IN_PLUGIN(net, "closeListen()",
+		       net->calls.close_listen(listener->comm));
 	plugin_debug(net, "tcpx_close_listen: rc=%d listen_comm=%p", rc,
 		     listener->comm);
 	listener->comm = NULL;
@@ -148,13 +157,15 @@ static int ask_once(struct tcpx_comm *comm, int dev, void *from)
 	const ncclNet_v7_t *v7 = comm->net->table;
 	int rc;
 
+	plugin_enter(comm->net, comm->sends ? "connect()" : "accept()");
 	if (comm->net->api <= 6)
-		return comm->sends ? v5->connect(dev, from, &comm->comm)
-				   : v5->accept(from, &comm->comm);
+		return plugin_leave(
+			comm->sends ? v5->connect(dev, from, &comm->comm)
+				    : v5->accept(from, &comm->comm));
 	rc = comm->sends ? v7->connect(dev, from, &comm->comm, &dev_handle)
 			 : v7->accept(from, &comm->comm, &dev_handle);
 	comm->dev_handle = dev_handle;
-	return rc;
+	return plugin_leave(rc);
 }
 
 // region connect
@@ -243,23 +254,24 @@ static int close_comm(struct tcpx_comm **comm, int (*close_it)(void *),
 	if (!*comm)
 		return 0;
 	net = (*comm)->net;
-	rc = close_it((*comm)->comm);
-	plugin_debug(net, "tcpx_%s: rc=%d comm=%p", call, rc, (*comm)->comm);
+	rc = IN_PLUGIN(net, call, close_it((*comm)->comm));
+	plugin_debug(net, "tcpx_close_%s: rc=%d comm=%p",
+		     (*comm)->sends ? "send" : "recv", rc, (*comm)->comm);
 	free(*comm);
 	*comm = NULL;
-	return rc ? plugin_failed(net, rc, "%s()", call) : 0;
+	return rc ? plugin_failed(net, rc, "%s", call) : 0;
 }
 
 int tcpx_close_send(struct tcpx_comm **comm)
 {
 	return close_comm(comm, *comm ? (*comm)->net->calls.close_send : NULL,
-			  "close_send");
+			  "closeSend()");
 }
 
 int tcpx_close_recv(struct tcpx_comm **comm)
 {
 	return close_comm(comm, *comm ? (*comm)->net->calls.close_recv : NULL,
-			  "close_recv");
+			  "closeRecv()");
 }
 
 /* ---- memory ------------------------------------------------------------- */
@@ -276,6 +288,7 @@ int tcpx_reg_mr(struct tcpx_comm *comm, void *data, size_t size, int type,
 		return fail(-E2BIG, "use --net-api v8, or less memory",
 			    "regMr of v%d takes at most %d bytes, not %zu",
 			    net->api, INT_MAX, size);
+	plugin_enter(net, "regMr()");
 	if (net->api == 5)
 		rc = ((const ncclNet_v5_t *)net->table)
 			     ->regMr(comm->comm, data, (int)size, type, &made);
@@ -285,6 +298,7 @@ int tcpx_reg_mr(struct tcpx_comm *comm, void *data, size_t size, int type,
 	else
 		rc = ((const ncclNet_v8_t *)net->table)
 			     ->regMr(comm->comm, data, size, type, &made);
+	plugin_leave(rc);
 	plugin_debug(net,
 		     "tcpx_reg_mr: data=%p size=%zu type=%d rc=%d mhandle=%p",
 		     data, size, type, rc, made);
@@ -298,7 +312,8 @@ int tcpx_reg_mr(struct tcpx_comm *comm, void *data, size_t size, int type,
 
 int tcpx_dereg_mr(struct tcpx_comm *comm, void *mhandle)
 {
-	int rc = comm->net->calls.dereg_mr(comm->comm, mhandle);
+	int rc = IN_PLUGIN(comm->net, "deregMr()",
+			   comm->net->calls.dereg_mr(comm->comm, mhandle));
 
 	plugin_debug(comm->net, "tcpx_dereg_mr: rc=%d mhandle=%p", rc, mhandle);
 	return rc ? plugin_failed(comm->net, rc, "deregMr()") : 0;
@@ -344,8 +359,9 @@ int tcpx_isend(struct tcpx_comm *comm, void *data, int size, int tag,
 		return -EIO;
 	if (ring_is_full(comm))
 		return 0;
-	rc = comm->net->calls.isend(comm->comm, data, size, tag, mhandle,
-				    &made);
+	rc = IN_PLUGIN(comm->net, "isend()",
+		       comm->net->calls.isend(comm->comm, data, size, tag,
+					      mhandle, &made));
 	if (rc || made)
 		plugin_debug(comm->net,
 			     "tcpx_isend: data=%p size=%d tag=%d rc=%d "
@@ -375,8 +391,9 @@ int tcpx_irecv(struct tcpx_comm *comm, int n, void **data, int *sizes,
 			    NCCL_NET_PLUGIN_MAX_RECVS, n);
 	if (ring_is_full(comm))
 		return 0;
-	rc = comm->net->calls.irecv(comm->comm, n, data, sizes, tags, mhandles,
-				    &made);
+	rc = IN_PLUGIN(comm->net, "irecv()",
+		       comm->net->calls.irecv(comm->comm, n, data, sizes, tags,
+					      mhandles, &made));
 	if (rc || made)
 		plugin_debug(comm->net,
 			     "tcpx_irecv: n=%d data=%p size=%d rc=%d "
@@ -406,7 +423,9 @@ static int advance_to(struct tcpx_request *wanted)
 		int rc;
 
 		memset(sizes, 0xff, sizeof(sizes)); /* 预置 -1 */
-		rc = comm->net->calls.test(oldest->request, &done, sizes);
+		rc = IN_PLUGIN(comm->net, "test()",
+			       comm->net->calls.test(oldest->request, &done,
+						     sizes));
 		if (rc)
 			return comm_failed(comm, rc, "test()");
 		if (!done)
@@ -468,8 +487,9 @@ int tcpx_irecv_consumed(struct tcpx_comm *comm, int n,
 	 * 插件可以回收。主机内存没有这回事，有的插件在此时调用它反而会报错。
 	 */
 	if (comm->device_offload && comm->net->calls.irecv_consumed) {
-		rc = comm->net->calls.irecv_consumed(comm->comm, n,
-						     request->request);
+		rc = IN_PLUGIN(comm->net, "irecvConsumed()",
+			       comm->net->calls.irecv_consumed(
+				       comm->comm, n, request->request));
 		plugin_debug(comm->net, "tcpx_irecv_consumed: request=%p rc=%d",
 			     request->request, rc);
 	}

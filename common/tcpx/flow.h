@@ -26,7 +26,9 @@ struct tcpx_flow {
 	bool registered;
 	uint64_t prepared, posted, done; /* messages */
 	struct tcpx_request *requests[TCPX_MAX_RECVS];
-	int last_size; /* of the last message received, as the plugin said */
+	/* Messages whose size the plugin reported wrong, and how the first one. */
+	uint64_t odd_sizes;
+	int odd_size;
 };
 
 /*

@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,9 +52,80 @@ static bool debug_wanted(void)
 	return value && *value && *value != '0';
 }
 
+/* ---- 插件里出的事 --------------------------------------------------------- */
+
+/*
+ * 插件就在我们的进程里：它踩坏内存、abort()，倒下的是我们，屏幕上只有一个
+ * "Segmentation fault"。所以进出插件都记一笔；真出了事，信号处理函数先说清是谁的哪个
+ * 调用。那里只能用 async-signal-safe 的函数，所以不经过 report。
+ */
+static struct {
+	const char *volatile call, *volatile plugin;
+	const char *volatile message_of; /* 正在格式化哪个源文件写的日志 */
+} inside;
+
+static void say(const char *text)
+{
+	if (write(STDERR_FILENO, text, strlen(text)) < 0)
+		return; /* 没有别处可说了 */
+}
+
+static void on_crash(int signal)
+{
+	const char *name = sigabbrev_np(signal);
+
+	if (inside.call) {
+		say("error: SIG");
+		say(name ? name : "?");
+		say(" came in ");
+		say(inside.call);
+		say(" of plugin \"");
+		say(inside.plugin);
+		say("\"");
+		if (inside.message_of) {
+			say(", while its message from ");
+			say(inside.message_of);
+			say(" was formatted");
+		}
+		say("\n next: take another version of the plugin, or look "
+		    "with gdb --args\n");
+	}
+	raise(signal); /* SA_RESETHAND：这一次，后果照旧 */
+}
+
+/* 已经有人接管了的（例如 sanitizer），比我们知道得更多，就让给它。*/
+static void watch_for_crashes(void)
+{
+	static const int signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+				       SIGABRT };
+	const struct sigaction ours = { .sa_handler = on_crash,
+					.sa_flags = SA_RESETHAND };
+	struct sigaction theirs;
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (!sigaction(signals[i], NULL, &theirs) &&
+		    theirs.sa_handler == SIG_DFL)
+			sigaction(signals[i], &ours, NULL);
+}
+
+void plugin_enter(const struct tcpx_net *net, const char *call)
+{
+	inside.plugin = net->name ? net->name : net->path;
+	inside.call = call;
+}
+
+int plugin_leave(int rc)
+{
+	inside.call = NULL;
+	return rc;
+}
+
+static unsigned int messages; /* of the plugin's, shown */
+
 /*
  * 插件不返回原因，只返回一个小整数；原因写在它的日志里。所以 WARN 总要让用户看见，
- * INFO 与 TRACE 则只在调试时。
+ * INFO 与 TRACE 则只在调试时。格式与参数都是插件给的，也会错（Mellanox 的有一处
+ * 拿一个 char 当 %s 的参数），那就死在 vsnprintf 里。
  */
 static void log_of_plugin(int log_level, unsigned long flags, const char *file,
 			  int line, const char *fmt, ...)
@@ -64,9 +136,12 @@ static void log_of_plugin(int log_level, unsigned long flags, const char *file,
 	(void)flags;
 	if (log_level > NCCL_LOG_WARN && !debug_wanted())
 		return;
+	inside.message_of = file ? file : "?";
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	inside.message_of = NULL;
+	messages++;
 	report_remark("ncclNet", "%s:%d %s", file ? file : "?", line, text);
 }
 
@@ -78,10 +153,11 @@ int plugin_failed(const struct tcpx_net *net, int rc, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);
 	va_end(ap);
-	report_error(rc == NCCL_REMOTE_ERROR
-			     ? "see the peer's own messages"
-			     : "see the plugin's own messages above; "
-			       "UCCL_TCPX_DEBUG=1 shows all of them",
+	report_error(rc == NCCL_REMOTE_ERROR ? "see the peer's own messages"
+		     : messages ? "see the plugin's own messages above; "
+				  "UCCL_TCPX_DEBUG=1 shows all of them"
+				: "the plugin has not said why; "
+				  "UCCL_TCPX_DEBUG=1 lets it say more",
 		     "%s of plugin \"%s\" (v%d) returned %d: %s", call,
 		     net->name, net->api, rc, nccl_result_name(rc));
 	return rc == NCCL_REMOTE_ERROR ? -EREMOTEIO : -EIO;
@@ -133,7 +209,7 @@ static void take_calls(struct tcpx_net *net)
 	net->name = v5->name ? v5->name : "(no name)";
 }
 
-/* 表里的空指针一旦被调用就是 SIGSEGV，所以先查一遍。*/
+/* 表里的空指针一旦被调用就是 SIGSEGV，所以先查一遍；init 在此之前单独查。*/
 static const char *missing_call(const struct tcpx_net *net)
 {
 	const ncclNet_v5_t *v5 = net->table;
@@ -143,7 +219,6 @@ static const char *missing_call(const struct tcpx_net *net)
 		const char *name;
 		bool there;
 	} calls[] = {
-		{ "init", c->init },
 		{ "devices", c->devices },
 		/* 到 accept 为止，各版本的偏移都相同。*/
 		{ "getProperties", v5->getProperties },
@@ -235,7 +310,9 @@ static int open_library(struct tcpx_net *net)
 	 * 不含 '/' 的名字，dlopen 会去系统目录找；用户说的多半是当前目录下的文件，
 	 * 但那也可能真是装在系统里的插件：两种都交给 dlopen(3) 的规则。
 	 */
+	plugin_enter(net, "a constructor");
 	net->lib = dlopen(net->path, RTLD_NOW | RTLD_LOCAL);
+	plugin_leave(0);
 	if (net->lib)
 		return 0;
 	return fail(-ENOENT,
@@ -244,42 +321,61 @@ static int open_library(struct tcpx_net *net)
 		    "dlopen() failed: %s", dlerror());
 }
 
-int tcpx_load_plugin(struct tcpx_net *net, const char *path, int api)
+static int no_call(const struct tcpx_net *net, const char *call)
+{
+	return fail(-EPROTONOSUPPORT, "choose another version with --net-api",
+		    "ncclNetPlugin_v%d of %s has no %s()", net->api, net->path,
+		    call);
+}
+
+// region init
+/*
+ * init() 之前，只有 name 与 init 两项算数：Mellanox 的插件要到 init() 里才决定用哪一套
+ * 实现，那时才把表的其余各项填上。所以先 init()，再取一遍表，然后才查缺了什么。
+ */
+static int initialize(struct tcpx_net *net)
 {
 	const char *missing;
+	int rc;
+
+	take_calls(net);
+	if (!net->calls.init)
+		return no_call(net, "init");
+	rc = IN_PLUGIN(net, "init()", net->calls.init(log_of_plugin));
+	plugin_debug(net, "net->init: rc=%d", rc);
+	if (rc)
+		return plugin_failed(net, rc, "init()");
+	take_calls(net);
+	missing = missing_call(net);
+	return missing ? no_call(net, missing) : 0;
+}
+// endregion init
+
+int tcpx_load_plugin(struct tcpx_net *net, const char *path, int api)
+{
 	int rc;
 
 	*net = (struct tcpx_net){ .debug = debug_wanted() };
 	choose_path(net, path);
 	plugin_debug(net, "Loading plugin: %s", net->path);
+	watch_for_crashes();
 	rc = open_library(net);
 	if (!rc)
 		rc = choose_api(net, api);
-	if (rc)
-		goto unload;
-	take_calls(net);
-	missing = missing_call(net);
-	if (missing) {
-		rc = fail(-EPROTONOSUPPORT,
-			  "choose another version with --net-api",
-			  "ncclNetPlugin_v%d of %s has no %s()", net->api,
-			  net->path, missing);
-		goto unload;
-	}
-	rc = net->calls.init(log_of_plugin);
-	plugin_debug(net, "net->init: rc=%d", rc);
 	if (!rc)
-		return 0;
-	rc = plugin_failed(net, rc, "init()");
-unload:
-	tcpx_unload_plugin(net);
+		rc = initialize(net);
+	if (rc)
+		tcpx_unload_plugin(net);
 	return rc;
 }
 
 void tcpx_unload_plugin(struct tcpx_net *net)
 {
+	net->name = NULL; /* 名字也在那个库里 */
+	plugin_enter(net, "a destructor");
 	if (net->lib)
 		dlclose(net->lib);
+	plugin_leave(0);
 	*net = (struct tcpx_net){ 0 };
 }
 
@@ -288,7 +384,7 @@ void tcpx_unload_plugin(struct tcpx_net *net)
 int tcpx_get_device_count(struct tcpx_net *net)
 {
 	int n = 0;
-	int rc = net->calls.devices(&n);
+	int rc = IN_PLUGIN(net, "devices()", net->calls.devices(&n));
 
 	plugin_debug(net, "net->devices: rc=%d ndev=%d", rc, n);
 	if (rc)
@@ -312,8 +408,9 @@ int tcpx_get_properties(struct tcpx_net *net, int dev,
 	/* 结构体大小不同：拿 v5 的结构体去接 v8 的输出，会写穿栈。*/
 #define GET(table_type, p, offload)                                            \
 	do {                                                                   \
-		rc = ((const table_type *)net->table)                          \
-			     ->getProperties(dev, &(p));                       \
+		rc = IN_PLUGIN(net, "getProperties()",                         \
+			       ((const table_type *)net->table)                \
+				       ->getProperties(dev, &(p)));            \
 		*props = (struct tcpx_properties){                             \
 			(p).name,     (p).pciPath,  (p).speed, (p).ptrSupport, \
 			(p).maxComms, (p).maxRecvs, offload,                   \

@@ -78,6 +78,14 @@ int tcpx_get_properties(struct tcpx_net *net, int dev,
 			struct tcpx_properties *props);
 
 /*
+ * Call a function of the plugin's: its rc. Should a signal end this program
+ * meanwhile, the last thing that it says is which @call of which plugin it was in.
+ */
+#define IN_PLUGIN(net, call, expr) (plugin_enter(net, call), plugin_leave(expr))
+void plugin_enter(const struct tcpx_net *net, const char *call);
+int plugin_leave(int rc);
+
+/*
  * Report that @fmt, a call of the plugin's, returned @rc (not 0). Returns -EIO,
  * or -EREMOTEIO where the plugin blames the peer.
  */

@@ -300,11 +300,31 @@ static int move_messages(struct session *s, struct tcpx_outcome *out)
 	return rc;
 }
 
+static void warn_of_odd_sizes(const struct session *s)
+{
+	uint64_t n = 0;
+	int size = 0;
+
+	for (unsigned int i = 0; i < flow_count(s); i++) {
+		n += s->flows[i].odd_sizes;
+		size = s->flows[i].odd_sizes ? s->flows[i].odd_size : size;
+	}
+	if (n)
+		report_warning(
+			"believe the bytes; a program of your own should "
+			"not trust this size either",
+			"plugin \"%s\" (v%d) reported another size for "
+			"%ju of the messages received, as %d for %ju: "
+			"the bytes themselves are right",
+			s->net.name, s->net.api, n, size, s->plan.size);
+}
+
 static void report_messages(const struct session *s)
 {
 	const char *verb = is_server(s) ? "Received" : "Sent";
 	char text[256];
 
+	warn_of_odd_sizes(s);
 	if (s->plan.text && s->channels == 1) {
 		report_line("✓ SUCCESS: %s %ju bytes", verb, s->plan.size);
 		if (is_server(s))

@@ -106,6 +106,12 @@ test_cookies() {
 	fails old 'cookie 99 is not that of needle 1' get 7 1 99
 	fails zero 'cookie 0 is not' get 7 1 0
 	assert_not_in "$(err_of zero)" 100 "the right one is not told"
+	# In hex, as others print it.
+	assertEquals hello "$(needle get 7 1 0x64)"
+	needle put 7 9 0xDeadBeef </dev/null >"$T/out"
+	assert_in "$(cat "$T/out")" 'cookie 3735928559:'
+	needle get 7 9 3735928559 >"$T/out"
+	assertEquals 0 $?
 }
 
 # Every byte of a small store, as the programs see it.
@@ -388,7 +394,7 @@ test_wrong_usage() {
 	usage_error 'VOLUME and NEEDLE are missing' needle get -S x 1
 	usage_error 'too many arguments: 4' needle get -S x 1 2 3 4
 	usage_error 'too many arguments: 1' needle list -S x 1
-	for n in 4294967296 -1 x '' 1.5 0x1 ' 1'; do
+	for n in 4294967296 -1 x '' 1.5 0x 0xg 0x100000000 0x-1 1x1 ' 1'; do
 		usage_error 'VOLUME is not 0 \.\.\. 4294967295' needle get -S x -- "$n" 1
 		usage_error 'COOKIE is not 0 \.\.\. 4294967295' needle put -S x -- 1 1 "$n"
 	done

@@ -16,15 +16,20 @@
  *	  slow        前 200 次 connect/accept 都说“还没好”，并在 handle 末尾计数
  *	  busy        每个 isend/irecv 先给三次 NULL request
  *	  sleepy      每个请求 test 50 次之后才有进展
+ *	  lazy        isend/irecv 只登记，第一次 test 时才真的去做
+ *	  late        init 之前，表里只有 name 与 init
  *	  devhandle   v7/v8 成功时写满 512 字节的 device handle
  *	  nosize      test 从不写 sizes         zerosize   发送方的 size 是 0
- *	  shortsize   收到的 size 少报 1        notags     tag 一律当成 0
+ *	  shortsize   收到的 size 少报 1        roomsize   收到的 size 是 post 的大小
+ *	  longsize    收到的 size 是四倍        notags     tag 一律当成 0
  *	  nullmr      regMr 成功而 mhandle 是 NULL
  *	  unpack      v7/v8 自称 NCCL_NET_DEVICE_UNPACK
  *	  corrupt     收到的消息正中间错一个字节
  *	  overrun     buffer 之后的一个字节被写
  *	  linger      close 时还在读写在途的 buffer，像一个有后台线程的插件
  *	  devices=N   devices() 说有 N 个
+ *	  nolisten    listen 返回 0，而 comm 是 NULL
+ *	  crash=CALL  在这个调用里踩到空指针；badlog  WARN 的参数与格式不符
  *	  hole=CALL   表里的这一项是 NULL
  *	  fail=CALL[:N]  failremote=CALL[:N]  第 N 次（默认 1）调用返回 2（6）；
  *	              close 与 deregMr 先真的做完，connect 按尝试计数
@@ -93,7 +98,10 @@ static bool named(const char *word, const char *call, int *calls)
 static int failure(const char *call)
 {
 	static int calls, remote_calls;
+	static volatile int *volatile nowhere;
 
+	if (asked("crash") && !strcmp(asked("crash"), call))
+		*nowhere = 1;
 	if (named("fail", call, &calls))
 		return NCCL_SYSTEM_ERROR;
 	if (named("failremote", call, &remote_calls))
@@ -112,6 +120,10 @@ struct request {
 	void *data[NCCL_NET_PLUGIN_MAX_RECVS];
 	int sizes[NCCL_NET_PLUGIN_MAX_RECVS];
 	int tests;
+	/* lazy：登记下来，等第一次 test */
+	bool waiting;
+	int tags[NCCL_NET_PLUGIN_MAX_RECVS];
+	void *mhs[NCCL_NET_PLUGIN_MAX_RECVS];
 };
 
 struct mr {
@@ -219,6 +231,8 @@ int shim_listen(int v, int dev, void *handle, void **comm)
 	int rc = failure("listen");
 	void *made = NULL;
 
+	if (!rc && asked("nolisten"))
+		return 0;
 	if (!rc)
 		rc = real_calls(v)->listen(dev, handle, &made);
 	if (rc)
@@ -470,78 +484,77 @@ static bool refuse(struct comm *c)
 	return true;
 }
 
-static struct request *new_request(struct comm *c, void *real_request)
+static struct request *new_request(struct comm *c, int n, void **data,
+				   const int *sizes, const int *tags,
+				   void **mhandles)
 {
-	struct request *r = &c->ring[c->posted++ % MAX_RING];
+	struct request *r = &c->ring[c->posted % MAX_RING];
 
-	*r = (struct request){ .comm = c, .real = real_request };
+	*r = (struct request){ .comm = c, .n = n };
+	for (int i = 0; i < n; i++) {
+		r->data[i] = data[i];
+		r->sizes[i] = sizes[i];
+		r->tags[i] = asked("notags") ? 0 : tags[i];
+		r->mhs[i] = real_mhandle(c, data[i], sizes[i], mhandles[i],
+					 c->kind == SEND ? "isend" : "irecv");
+	}
 	return r;
+}
+
+/* 真的提交；真插件没有空位时，请求还在等。*/
+static int submit(struct request *r)
+{
+	const struct real_calls *calls = real_calls(r->comm->api);
+	int rc = r->comm->kind == SEND
+			 ? calls->isend(r->comm->real, r->data[0], r->sizes[0],
+					r->tags[0], r->mhs[0], &r->real)
+			 : calls->irecv(r->comm->real, r->n, r->data, r->sizes,
+					r->tags, r->mhs, &r->real);
+
+	r->waiting = !rc && !r->real;
+	return rc;
+}
+
+static int take_request(struct comm *c, struct request *r, void **request)
+{
+	int rc = failure(c->kind == SEND ? "isend" : "irecv");
+
+	*request = NULL;
+	if (!rc && refuse(c))
+		return 0;
+	r->waiting = true;
+	if (!rc && !asked("lazy"))
+		rc = submit(r);
+	c->failed = rc;
+	if (rc || (r->waiting && !asked("lazy")))
+		return rc;
+	c->posted++;
+	*request = r;
+	return 0;
 }
 
 int shim_isend(void *comm, void *data, int size, int tag, void *mhandle,
 	       void **request)
 {
 	struct comm *c = working_comm(comm, SEND, "isend");
-	void *mh = real_mhandle(c, data, size, mhandle, "isend");
-	void *made = NULL;
-	struct request *r;
-	int rc;
 
 	if (c->posted - c->tested >= MAX_SENDS)
 		violation("more than %d sends are outstanding", MAX_SENDS);
-	*request = NULL;
-	rc = failure("isend");
-	if (!rc && refuse(c))
-		return 0;
-	if (!rc)
-		rc = real_calls(c->api)->isend(c->real, data, size,
-					       asked("notags") ? 0 : tag, mh,
-					       &made);
-	c->failed = rc;
-	if (rc || !made)
-		return rc;
-	r = new_request(c, made);
-	r->n = 1;
-	r->data[0] = data;
-	r->sizes[0] = size;
-	*request = r;
-	return 0;
+	return take_request(c, new_request(c, 1, &data, &size, &tag, &mhandle),
+			    request);
 }
 
 int shim_irecv(void *comm, int n, void **data, int *sizes, int *tags,
 	       void **mhandles, void **request)
 {
 	struct comm *c = working_comm(comm, RECV, "irecv");
-	void *mhs[NCCL_NET_PLUGIN_MAX_RECVS];
-	int no_tags[NCCL_NET_PLUGIN_MAX_RECVS] = { 0 };
-	void *made = NULL;
-	struct request *r;
-	int rc;
 
 	if (n < 1 || n > NCCL_NET_PLUGIN_MAX_RECVS)
 		violation("irecv of %d buffers", n);
-	for (int i = 0; i < n; i++)
-		mhs[i] = real_mhandle(c, data[i], sizes[i], mhandles[i],
-				      "irecv");
 	if (c->posted - c->tested >= MAX_RECVS)
 		violation("more than %d receives are outstanding", MAX_RECVS);
-	*request = NULL;
-	rc = failure("irecv");
-	if (!rc && refuse(c))
-		return 0;
-	if (!rc)
-		rc = real_calls(c->api)->irecv(c->real, n, data, sizes,
-					       asked("notags") ? no_tags : tags,
-					       mhs, &made);
-	c->failed = rc;
-	if (rc || !made)
-		return rc;
-	r = new_request(c, made);
-	r->n = n;
-	memcpy(r->data, data, (size_t)n * sizeof(*data));
-	memcpy(r->sizes, sizes, (size_t)n * sizeof(*sizes));
-	*request = r;
-	return 0;
+	return take_request(c, new_request(c, n, data, sizes, tags, mhandles),
+			    request);
 }
 
 int shim_iflush(void *comm, int n, void **data, int *sizes, void **mhandles,
@@ -567,6 +580,10 @@ static void lie(const struct request *r, int *sizes, const int *truth)
 		if (!sizes || asked("nosize"))
 			continue;
 		sizes[i] = truth[i] - (recv && asked("shortsize"));
+		if (recv && asked("longsize"))
+			sizes[i] = truth[i] * 4;
+		if (recv && asked("roomsize"))
+			sizes[i] = r->sizes[i];
 		if (!recv && asked("zerosize"))
 			sizes[i] = 0;
 	}
@@ -596,7 +613,9 @@ int shim_test(void *request, int *done, int *sizes)
 	*done = 0;
 	if (!rc && asked("sleepy") && r->tests++ < SLEEPY_TESTS)
 		return 0;
-	if (!rc)
+	if (!rc && r->waiting)
+		rc = submit(r);
+	if (!rc && !r->waiting)
 		rc = real_calls(c->api)->test(r->real, done, truth);
 	c->failed = rc;
 	if (rc || !*done)
@@ -636,7 +655,15 @@ int shim_init(int v, nccl_logger_t log)
 {
 	int rc = failure("init");
 
-	return rc ? rc : real_calls(v)->init(log);
+	/* 参数是个 char，格式却是 %s。*/
+	if (asked("badlog"))
+		log(NCCL_LOG_WARN, 0, "net_ib.c", 7, "%s",
+		    (char *)(intptr_t)'x');
+	if (!rc)
+		rc = real_calls(v)->init(log);
+	if (!rc && asked("late"))
+		fill_tables();
+	return rc;
 }
 
 int shim_devices(int v, int *n)

@@ -66,6 +66,9 @@ struct real_calls {
 	int (*close_listen)(void *comm);
 };
 
+/* The tables as they are after init(); NET_SHIM=late empties them before. */
+void fill_tables(void);
+
 const struct real_calls *real_calls(int v);
 int real_connect(int v, int dev, void *handle, void **comm);
 int real_accept(int v, void *listen_comm, void **comm);

@@ -106,8 +106,9 @@ int real_reg_mr(int v, void *comm, void *data, size_t size, int type,
 static void check_words(void)
 {
 	static const char known[] =
-		" slow busy sleepy devhandle nosize zerosize shortsize notags "
-		"nullmr unpack corrupt overrun linger devices hole fail "
+		" slow busy sleepy lazy late devhandle nosize zerosize "
+		"shortsize longsize roomsize notags nullmr unpack corrupt "
+		"overrun linger devices nolisten crash badlog hole fail "
 		"failremote ";
 	const char *list = getenv("NET_SHIM");
 	char word[64];
@@ -248,12 +249,33 @@ static void dig(const char *hole)
 		violation("hole=%s: no such call", hole);
 }
 
+/* late：init 之前的表，除了 name 与 init 都是空的。*/
+static ncclNet_v5_t full_v5;
+static ncclNet_v6_t full_v6;
+static ncclNet_v7_t full_v7;
+static ncclNet_v8_t full_v8;
+
+#define EMPTY(ver)                                                   \
+	(full_v##ver = table_v##ver,                                 \
+	 table_v##ver = (ncclNet_v##ver##_t){ .name = "Shim before", \
+					      .init = init_v##ver })
+
+void fill_tables(void)
+{
+	table_v5 = full_v5;
+	table_v6 = full_v6;
+	table_v7 = full_v7;
+	table_v8 = full_v8;
+}
+
 static __attribute__((constructor)) void begin(void)
 {
 	check_words();
 	load_real();
 	if (asked("hole"))
 		dig(asked("hole"));
+	if (asked("late"))
+		EMPTY(5), EMPTY(6), EMPTY(7), EMPTY(8);
 }
 
 /* 卸载，或程序结束：该关的都关了吗？*/

@@ -235,6 +235,11 @@ test_contract_without_perversion() { keeps_contract '' 5 6 7 8; }
 test_contract_slow() { keeps_contract slow 5 8; }
 test_contract_busy() { keeps_contract busy 5 8; }
 test_contract_sleepy() { keeps_contract sleepy 8; }
+# A plugin that moves bytes only while it is asked: a side that waits for an answer
+# goes on asking after what it has sent itself.
+test_contract_lazy() { keeps_contract lazy 5 8; }
+# Its table is filled by init().
+test_contract_late() { keeps_contract late 5 6 7 8; }
 test_contract_devhandle() { keeps_contract devhandle 7 8; }
 test_contract_nosize() { keeps_contract nosize 5 8; }
 test_contract_zerosize() { keeps_contract zerosize 5 8; }
@@ -242,7 +247,7 @@ test_contract_nullmr() { keeps_contract nullmr 5 8; }
 test_contract_notags() { keeps_contract notags 5 8; }
 test_contract_unpack() { keeps_contract unpack 5 7 8; }
 test_contract_all_at_once() {
-	keeps_contract slow,busy,sleepy,devhandle,nosize,nullmr,notags,unpack,linger 7 8
+	keeps_contract slow,busy,sleepy,lazy,late,devhandle,nosize,nullmr,notags,unpack,linger 7 8
 }
 
 # A plugin may export any of the versions: the newest there is, or the one asked.
