@@ -163,7 +163,7 @@ test_failing_ping_pong() {
 
 # What arrives is not what was sent: the receiver must see it.
 test_lying_plugins() {
-	local lie mode
+	local lie
 	with_shim
 	for lie in corrupt overrun; do
 		server_shim=$lie client_shim='' \
