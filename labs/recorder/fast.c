@@ -320,7 +320,7 @@ static void recv_refused(struct ring *ring, const char *call, struct ibv_qp *qp,
 		rc = real_ops(to->context)->call(to, wr, bad);           \
 		if (__builtin_expect(rc != 0, 0) && ring && wr)          \
 			recv_refused(ring, "ibv_" #call, qp, to,         \
-				     bad &&*bad ? *bad : wr, rc);        \
+				     !bad || !*bad ? wr : *bad, rc);     \
 		return rc;                                               \
 	}
 TRACED_RECV(post_recv, struct ibv_qp, RECORD_POST_RECV, to)

@@ -117,7 +117,7 @@ boot_from_kernel() {
 
 # save_state ROLE FILE: boot to "rxe up and agent waiting", save, end
 save_state() {
-	local dir monitor pid started=$SECONDS
+	local dir monitor pid try started=$SECONDS
 	room_for 300 "a saved VM"
 	note "booting the VM once, to save it as the starting point of all others"
 	dir=$(mktemp -d "$base/save.XXXXXX")
@@ -127,13 +127,19 @@ save_state() {
 	qemu_args "$dir" / "$1"
 	boot_from_kernel "$dir/initrd"
 	exec {monitor}<>"$dir/monitor"
-	"$tools/ctl" tie $$ "${qemu[@]}" -monitor stdio <"$dir/monitor" >"$dir/qemu" 2>&1 &
-	pid=$!
-	if ! "$tools/ctl" ping "$dir" "$pid" 120; then
-		tail -n8 "$dir/qemu" "$dir/console" >&2 || true
+	# New kernels, emulated on a busy machine, sometimes miss a timer and panic early.
+	for try in first second; do
+		"$tools/ctl" tie $$ "${qemu[@]}" -monitor stdio <"$dir/monitor" >"$dir/qemu" 2>&1 &
+		pid=$!
+		! "$tools/ctl" ping "$dir" "$pid" 120 || break
 		kill -KILL "$pid" 2>/dev/null || true
-		die 1 "the VM did not come up" "labs/lab clean-cache, then again; its last words are above"
-	fi
+		wait "$pid" || true
+		if [[ $try == second ]]; then
+			tail -n8 "$dir/qemu" "$dir/console" >&2 || true
+			die 1 "the VM did not come up" "labs/lab clean-cache, then again; its last words are above"
+		fi
+		note "the VM did not come up; booting it once more"
+	done
 	# Half a file is worse than none: both who writes it and QEMU must say that it
 	# is whole.
 	undo+=("rm -f '$2.new' '$2.whole'")

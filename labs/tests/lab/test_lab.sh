@@ -138,6 +138,24 @@ test_tree_is_shared_and_the_rest_is_not() {
 	assertEquals "a binary made anew" 1 $?
 }
 
+# Written while others ask how long it is, and read it: newer kernels lost what the
+# one had just written.
+test_a_file_that_is_watched_while_it_is_written() {
+	# shellcheck disable=SC2016
+	"$L" run bash -c '
+		cd build && : >watched
+		while [[ -e watched ]]; do stat watched; done >/dev/null 2>&1 &
+		while [[ -e watched ]]; do grep x watched; done >/dev/null 2>&1 &
+		for i in {1..60}; do
+			(echo x; echo x; sleep 0.01; echo x) >watched
+			echo "$i $(grep -c x watched)"
+		done
+		rm watched
+		wait' >"$T/out" 2>&1
+	assertEquals "" "$(grep -v ' 3$' "$T/out")"
+	assertEquals 60 "$(wc -l <"$T/out")"
+}
+
 test_two_runs_meet_over_tcp() {
 	# It answers when it has read: nc ends when the other side has, whatever else.
 	# shellcheck disable=SC2016

@@ -118,6 +118,33 @@ kernel_into() {
 	cp -r "$cache/kernel-${LAB_KERNEL:-host}" "$cache/hot.list" "$1"
 }
 
+# boots_after N: a QEMU in $T/bin with which the first N boots fail
+boots_after() {
+	local qemu
+	qemu=qemu-system-$(uname -m)
+	mkdir -p "$T/bin"
+	seq "$1" >"$T/boots"
+	cat >"$T/bin/$qemu" <<-END
+		#!/bin/sh
+		case "\$*" in *" -kernel "*)
+			[ ! -s "$T/boots" ] || { sed -i 1d "$T/boots"; echo "no boot today"; exit 1; } ;;
+		esac
+		exec $(command -v "$qemu") "\$@"
+	END
+	chmod +x "$T/bin/$qemu"
+}
+
+test_a_vm_that_does_not_boot() {
+	kernel_into "$T/no boot"
+	boots_after 2
+	PATH=$T/bin:$PATH RDMA_LAB_CACHE="$T/no boot" "$L" run --fresh true 2>"$T/err"
+	assertEquals 1 $?
+	assert_in "$(<"$T/err")" '^no boot today$'
+	assert_in "$(<"$T/err")" '^lab: the VM did not come up$'
+	assert_in "$(<"$T/err")" '^lab: next: labs/lab clean-cache'
+	assertEquals "tried twice" "" "$(<"$T/boots")"
+}
+
 test_cache_path_with_a_blank() {
 	kernel_into "$T/my cache"
 	"$L" run --fresh true # the newest of the saved VMs is ours
@@ -127,13 +154,16 @@ test_cache_path_with_a_blank() {
 	assertEquals "$(<"$T/err")" 0 "$rc"
 	assertEquals fine "$(<"$T/out")"
 	assertEquals 1 "$(find "$T/my cache" -name 'state-*' | wc -l)"
-	# A saved VM that is damaged is made anew, and the command runs, once.
+	# A saved VM that is damaged is made anew, even if it does not boot at once; and
+	# the command runs, once.
 	truncate -s 60000000 "$T/my cache"/state-*
-	echo in | RDMA_LAB_CACHE="$T/my cache" "$L" run --fresh cat >"$T/out" 2>"$T/err"
+	boots_after 1
+	echo in | PATH=$T/bin:$PATH RDMA_LAB_CACHE="$T/my cache" "$L" run --fresh cat >"$T/out" 2>"$T/err"
 	rc=$?
 	assertEquals "$(<"$T/err")" 0 "$rc"
 	assertEquals in "$(<"$T/out")"
 	assert_in "$(<"$T/err")" '^lab: the saved VM did not come up; it is made anew$'
+	assert_in "$(<"$T/err")" '^lab: the VM did not come up; booting it once more$'
 	assertTrue "$(stat -c %s "$T/my cache"/state-*)" "(($(stat -c %s "$T/my cache"/state-*) > 60000000))"
 }
 
