@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# labs/bench tells the truth: a round in which a program failed is no figure, and a
+# verdict is given by the rule that --help states.
+#
+# shellcheck disable=SC2016 # scripts for other shells are quoted
+. "$(dirname "$0")/../lib.sh"
+
+BENCH=$ROOT/labs/bench
+
+# judged: the rows of the lines on standard input, by "against", as FILTER has them
+judged() { "$BENCH" --judge title json | jq -c ".rows[] | $1"; }
+
+# rounds OURS…: so many good rounds, the other program takes 1
+rounds() { printf 'row %s 1\n' "$@"; }
+
+test_failed_rounds_are_counted_and_no_more() {
+	local got
+	got=$(printf '%s\n' 'row 0.9 1' 'row failed 1' 'row 0.8 1' 'row 0.7 failed' \
+		'row 0.7 1' 'none failed failed' | judged '[.against, .rounds, .good, .ratio, .low, .verdict]')
+	assertEquals '["none",1,0,null,null,"too few rounds"]
+["row",5,3,0.8,0.7,"met"]' "$got"
+}
+
+# Out of n tosses of a coin: with six, all of one side are 1.6 %; with nine, one or
+# none are 2.0 %; with twelve, two or fewer 1.9 %; with seventeen, four or fewer 2.5 %.
+test_interval() {
+	local n want got
+	while read -r n want; do
+		got=$(seq 1 "$n" | sed 's/.*/row & 1/' | judged '[.low, .high] | @csv')
+		assertEquals "$n rounds" "\"$want\"" "$got"
+	done <<-'END'
+		1 1,1
+		3 1,3
+		5 1,5
+		6 1,6
+		8 1,8
+		9 2,8
+		11 2,10
+		12 3,10
+		17 5,13
+	END
+}
+
+test_verdicts() {
+	local want ours
+	while IFS='|' read -r want ours; do
+		# shellcheck disable=SC2086 # numbers
+		assertEquals "$ours" "\"$want\"" "$(rounds $ours | judged .verdict)"
+	done <<-'END'
+		met|1.0 1.01 1.02
+		not met|1.03 1.05 1.021
+		too noisy to say|1.0 1.01 1.03
+		too few rounds|0.5 0.5
+		met|0.9 0.9 0.9 0.9 0.9 0.9 0.9 0.9 7
+		not met|7 7 7 7 7 7 7 7 0.5
+		too noisy to say|0.9 0.9 0.9 0.9 1.1 0.9 0.9 1.2
+	END
+	assertEquals '[1.02,1.1,1.1,1.1,1.11,1.5]' "$(printf '%s 1 1\n' control-only \
+		ib_read_bw recorded-mean sockperf-spin unix_pingpong recorded |
+		judged '.goal' | sort -n | jq -sc .)"
+}
+
+# Our real programs, a sockperf that fails half of the time (of its six runs, the
+# first, fourth and fifth: its server is sock_echo's, and it has measured 10 us), and
+# an iperf3 whose server does not come up.
+test_a_peer_that_fails_half_of_the_time() {
+	local rc=0
+	mkdir "$T/bin"
+	: >"$T/count"
+	cat >"$T/bin/sockperf" <<-END
+		#!/bin/bash
+		while [[ \$1 != -p ]]; do args+=("\$1") && shift; done
+		[[ \${args[0]} == ping-pong ]] || exec "$ROOT/build/sock_echo" server -q -p "\$2"
+		echo >>"$T/count"
+		((\$(wc -l <"$T/count") % 4 > 1)) || exit 1
+		echo 'sockperf: ---> percentile 50.000 =   10.000'
+	END
+	printf '#!/bin/sh\nexit 1\n' >"$T/bin/iperf3"
+	chmod +x "$T/bin/"*
+	(cd "$ROOT" && PATH=$T/bin:$PATH labs/bench --quick --json plugin) >"$T/out" 2>"$T/err" || rc=$?
+	assertEquals "$(<"$T/err")" 0 "$rc"
+	assertEquals '[["iperf3",3,0],["sockperf",3,1],["sockperf-spin",3,2]]' \
+		"$(jq -c '[.rows[] | [.against, .rounds, .good]]' "$T/out")"
+	assertEquals '[0,1,2]' "$(jq -c '[.rows[].ratios | length]' "$T/out")"
+	assertEquals '[10,10]' "$(jq -c '[.rows[1, 2].theirs]' "$T/out")"
+	assertEquals '"too few rounds"' "$(jq -c '[.rows[].verdict] | unique | .[]' "$T/out")"
+	assert_in "$(<"$T/err")" 'ended before it listened on TCP port'
+	assertEquals "nobody listens any more" "" "$(pgrep -f 'sock_echo server -q -p 185')"
+}
+
+test_table() {
+	local out
+	out=$(printf '%s\n' 'a 5 10' 'a 6 10' 'a 7 10' 'a failed 10' 'b failed 1' 'ib_send_bw 0.02 0.01' | "$BENCH" --judge 'a title')
+	assert_in "$out" '^a title$'
+	assert_in "$out" '^  a  +6\.00 +10\.00 +0\.600 +\(0\.500 \.\.\. 0\.700; 3 of 4 rounds\)  goal 1\.02: met$'
+	assert_in "$out" '^  b  +failed in all 1 rounds$'
+	assert_in "$out" '^  ib_send_bw  +50\.00 +100\.00 +2\.000 .*: too few rounds$'
+}
+
+. shunit2
