@@ -51,7 +51,7 @@ static int settle(struct engine_client_options *opt, const struct verb *verb,
 		  .range = "0 ... 2^32 - 1" },
 		{ .name = "NEEDLE", NUMBER(opt->needle, 0, 0, UINT64_MAX) },
 		{ .name = "COOKIE",
-		  NUMBER(opt->cookie, 0, 0, UINT32_MAX),
+		  HEX(opt->cookie, UINT32_MAX),
 		  .range = "0 ... 2^32 - 1" },
 		{ 0 },
 	};

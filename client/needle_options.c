@@ -51,7 +51,7 @@ static int parse_operands(struct needle_options *opt, const struct verb *verb,
 	const struct option_row rows[] = {
 		{ .name = "VOLUME", NUMBER(opt->volume_id, 0, 0, UINT32_MAX) },
 		{ .name = "NEEDLE", NUMBER(opt->needle_id, 0, 0, UINT64_MAX) },
-		{ .name = "COOKIE", NUMBER(opt->cookie, 0, 0, UINT32_MAX) },
+		{ .name = "COOKIE", HEX(opt->cookie, UINT32_MAX) },
 		{ 0 },
 	};
 

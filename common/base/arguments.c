@@ -11,6 +11,7 @@
 #include "report.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -20,17 +21,22 @@
 
 #define LONG_ONLY 256 /* getopt_long 的返回值：没有字母的，用行号加上它 */
 
-bool parse_number(const char *text, uint64_t low, uint64_t high,
-		  uint64_t *value)
+static bool parse_digits(const char *text, int base, uint64_t low,
+			 uint64_t high, uint64_t *value)
 {
 	char *end;
 
-	if (*text < '0' || *text > '9') /* strtoull 会接受 "-1" 和空白 */
+	if (!isxdigit((unsigned char)*text)) /* strtoull 会接受 "-1" 和空白 */
 		return false;
 	errno = 0;
-	/* 开头的 0 不是八进制。*/
-	*value = strtoull(text, &end, text[1] == 'x' ? 16 : 10);
+	*value = strtoull(text, &end, base);
 	return !errno && !*end && *value >= low && *value <= high;
+}
+
+bool parse_number(const char *text, uint64_t low, uint64_t high,
+		  uint64_t *value)
+{
+	return parse_digits(text, 10, low, high, value);
 }
 
 int wrong_usage(const char *next, const char *what, const char *value)
@@ -74,6 +80,7 @@ static const struct {
 	const char *name;
 } units[] = {
 	[OPTION_NUMBER] = { 1, "" },
+	[OPTION_HEX] = { 1, "" },
 	[OPTION_SECONDS] = { 1000, " seconds" },
 	[OPTION_MEBIBYTES] = { 1 << 20, " MiB" },
 	[OPTION_SET] = { 1, "" },
@@ -130,6 +137,7 @@ static int take(const char *next, const struct option_row *row,
 		const char *text)
 {
 	const char *what;
+	bool hex = false;
 	uint64_t n;
 
 	switch (row->kind) {
@@ -141,10 +149,14 @@ static int take(const char *next, const struct option_row *row,
 	case OPTION_TEXT:
 		*(const char **)row->to = text;
 		return -1;
+	case OPTION_HEX:
+		hex = !strncmp(text, "0x", 2);
+		/* fall through */
 	case OPTION_NUMBER:
 	case OPTION_SECONDS:
 	case OPTION_MEBIBYTES:
-		if (!parse_number(text, row->least, row->most, &n))
+		if (!parse_digits(hex ? text + 2 : text, hex ? 16 : 10,
+				  row->least, row->most, &n))
 			return out_of_range(next, row, text);
 		store(row, n);
 		return -1;

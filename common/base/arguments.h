@@ -17,6 +17,7 @@ enum option_kind {
 	OPTION_TEXT = 1,
 	OPTION_DEVICE,	  /* a text that may be a device's name */
 	OPTION_NUMBER,	  /* of any size */
+	OPTION_HEX,	  /* a number that may also be 0x... */
 	OPTION_SECONDS,	  /* kept as milliseconds */
 	OPTION_MEBIBYTES, /* kept as bytes */
 	OPTION_SET,	  /* takes no argument */
@@ -43,6 +44,7 @@ struct option_row {
 #define RANGE(a, b, c)	 .standard = (uint64_t)(a), .least = (b), .most = (c)
 #define NUMBER(place, standard, least, most) \
 	.kind = OPTION_NUMBER, OPTION_TO(place), RANGE(standard, least, most)
+#define HEX(place, most) .kind = OPTION_HEX, OPTION_TO(place), RANGE(0, 0, most)
 #define SECONDS(place, standard, least, most) \
 	.kind = OPTION_SECONDS, OPTION_TO(place), RANGE(standard, least, most)
 #define MEBIBYTES(place, standard, least, most) \
@@ -88,7 +90,7 @@ int take_operands(const char *next, const struct option_row *rows, int argc,
 /* Take "server", or "client <server_ip>" with @server, in the same way. */
 int take_role(const char *next, int argc, char *argv[], const char **server);
 
-/* The whole of @text as a number in [@low, @high], decimal or 0x..., or false. */
+/* The whole of @text as a decimal number in [@low, @high], or false. */
 bool parse_number(const char *text, uint64_t low, uint64_t high,
 		  uint64_t *value);
 
