@@ -144,16 +144,15 @@ int engine_client_options_parse(struct engine_client_options *opt, int argc,
 	int rc;
 
 	*opt = (struct engine_client_options){ 0 };
-	if (!verb && !help)
-		return wrong_usage(usage,
-				   "the command is not ping, caps, read, bench "
-				   "ping or bench read",
-				   argc > 1 ? argv[1] : NULL);
-	if (verb) {
-		opt->command = verb->command;
-		opt->bench_reads = verb->reads;
-		line.letters = verb->options;
-	}
+	if (!verb)
+		return help ? take_options(&line, &argc, &argv)
+			    : wrong_usage(usage,
+					  "the command is not ping, caps, "
+					  "read, bench ping or bench read",
+					  argc > 1 ? argv[1] : NULL);
+	opt->command = verb->command;
+	opt->bench_reads = verb->reads;
+	line.letters = verb->options;
 	rc = take_options(&line, &argc, &argv);
 	opt->quiet |= opt->json;
 	return rc < 0 ? settle(opt, verb, argc, argv) : rc;

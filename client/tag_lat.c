@@ -8,6 +8,7 @@
  */
 #include "base/arguments.h"
 #include "base/deadline.h"
+#include "base/handshake.h"
 #include "base/report.h"
 #include "pair/outcome.h"
 #include "tag/channel.h"
@@ -117,8 +118,9 @@ static int meet_over_tcp(struct side *side)
 	if (side->listener < 0)
 		return side->listener;
 	report_fact("listening on TCP port %u", opt->tcp_port);
-	side->sock = tcp_accept(side->listener,
-				deadline_in_ms(timeout_or(opt, ACCEPT_MS)));
+	side->sock =
+		tcp_accept_client(side->listener, HELLO_MAGIC, NULL, 0,
+				  deadline_in_ms(timeout_or(opt, ACCEPT_MS)));
 	return side->sock < 0 ? side->sock : 0;
 }
 

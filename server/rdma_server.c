@@ -6,6 +6,7 @@
  * 并排读：两边的步骤一一对应，只有连接的方向和收发的先后相反。
  */
 #include "base/deadline.h"
+#include "base/handshake.h"
 #include "base/report.h"
 #include "pair/outcome.h"
 
@@ -30,8 +31,8 @@ static int wait_for_client(const struct rdma_options *opt)
 	if (listen_sock < 0)
 		return listen_sock;
 	report_fact("listening on TCP port %u", opt->tcp_port);
-	sock = tcp_accept(listen_sock,
-			  deadline_in_ms(timeout_or(opt, 300 * 1000)));
+	sock = tcp_accept_client(listen_sock, HELLO_MAGIC, NULL, 0,
+				 deadline_in_ms(timeout_or(opt, 300 * 1000)));
 	sock_close(&listen_sock);
 	return sock;
 }

@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -121,6 +122,145 @@ int tcp_accept(int listen_sock, int64_t deadline)
 	if (sock < 0)
 		return call_failed(errno, "accept()");
 	set_nodelay(sock);
+	return sock;
+}
+
+/* ---- 敲门的人里，哪一个是 client -------------------------------------------- */
+
+/*
+ * 一次端口扫描、一个走错门的浏览器，都不该让 server 结束。所以先不认：谁先说出我们的
+ * magic，谁才是 client。不说话的也不赶走，只是不等他：大家一起等，各自的 socket 都在
+ * 同一个 epoll 里。
+ */
+#define CALLERS 16 /* 再来，就请最早的那个让位 */
+
+struct callers {
+	int epoll;
+	int socks[CALLERS];
+	unsigned int next;
+	const void *greeting; /* 一进门就说给他听的 */
+	size_t size;
+};
+
+static void turn_away(int sock, const char *said, ssize_t length)
+{
+	struct sockaddr_storage peer;
+	socklen_t size = sizeof(peer);
+	char host[64] = "somebody", text[64];
+
+	if (!getpeername(sock, (struct sockaddr *)&peer, &size))
+		getnameinfo((struct sockaddr *)&peer, size, host, sizeof(host),
+			    NULL, 0, NI_NUMERICHOST);
+	if (length > 0)
+		report_warning("the client must be of this program, and of "
+			       "the same build",
+			       "%s is no client: it begins with \"%s\"; still "
+			       "waiting for one",
+			       host,
+			       printable_text(text, sizeof(text), said,
+					      (size_t)length));
+	else
+		report_warning(NULL,
+			       "%s has left without a word; still waiting for "
+			       "a client",
+			       host);
+}
+
+/* @sock 开口了：1 是我们的 client，0 还没说完，-1 不是。*/
+static int hear(int sock, uint32_t magic)
+{
+	char said[4];
+	ssize_t n = recv(sock, said, sizeof(said), MSG_PEEK | MSG_DONTWAIT);
+	uint32_t ours = htonl(magic);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n == sizeof(said) && !memcmp(said, &ours, sizeof(said)))
+		return 1;
+	turn_away(sock, said, n);
+	return -1;
+}
+
+static int watch(int epoll, int sock)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = sock };
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, sock, &event) ? -errno : 0;
+}
+
+static int let_in(struct callers *c, int listen_sock)
+{
+	const int whole = sizeof(uint32_t), room = 64 << 10;
+	int *place = &c->socks[c->next++ % CALLERS];
+	int sock = accept4(listen_sock, NULL, NULL, SOCK_CLOEXEC);
+
+	/* 对端可能在被 accept 之前就断开：不是我们的错误，接着等。*/
+	if (sock < 0)
+		return errno == EINTR || errno == ECONNABORTED ? 0 : -errno;
+	sock_close(place);
+	*place = sock;
+	set_nodelay(sock);
+	/* 不到四个字节就别叫醒我们。*/
+	setsockopt(sock, SOL_SOCKET, SO_RCVLOWAT, &whole, sizeof(whole));
+	/* 一次放得下；没送到的话，他也就答不上来。*/
+	if (c->size)
+		setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	if (c->size)
+		(void)!send(sock, c->greeting, c->size,
+			    MSG_DONTWAIT | MSG_NOSIGNAL);
+	return watch(c->epoll, sock);
+}
+
+/* 等下一个敲门的，或开口的；是 client 的话，记在 @client。*/
+static int next_word(struct callers *c, int listen_sock, uint32_t magic,
+		     int64_t deadline, int *client)
+{
+	struct epoll_event event;
+	int rc = wait_fd(c->epoll, POLLIN, deadline);
+	int *place = c->socks;
+
+	if (rc)
+		return wait_failed(rc, "%s", "waiting for a client");
+	if (epoll_wait(c->epoll, &event, 1, 0) != 1)
+		return 0;
+	if (event.data.fd == listen_sock) {
+		rc = let_in(c, listen_sock);
+		return rc ? call_failed(-rc, "accept()") : 0;
+	}
+	while (*place != event.data.fd)
+		place++;
+	rc = hear(*place, magic);
+	if (rc > 0) {
+		*client = *place;
+		*place = -1;
+	} else if (rc < 0) {
+		sock_close(place);
+	}
+	return 0;
+}
+
+int tcp_accept_client(int listen_sock, uint32_t magic, const void *greeting,
+		      size_t size, int64_t deadline)
+{
+	const int any = 1;
+	struct callers c = { .epoll = epoll_create1(EPOLL_CLOEXEC),
+			     .greeting = greeting,
+			     .size = size };
+	int sock = -1, rc = c.epoll < 0 ? -errno : 0;
+
+	memset(c.socks, 0xff, sizeof(c.socks)); /* -1 */
+	if (!rc)
+		rc = watch(c.epoll, listen_sock);
+	if (rc)
+		rc = call_failed(-rc, "epoll(TCP)");
+	while (!rc && sock < 0)
+		rc = next_word(&c, listen_sock, magic, deadline, &sock);
+	for (unsigned int i = 0; i < CALLERS; i++)
+		sock_close(&c.socks[i]);
+	sock_close(&c.epoll);
+	if (rc)
+		return rc;
+	setsockopt(sock, SOL_SOCKET, SO_RCVLOWAT, &any, sizeof(any));
 	return sock;
 }
 

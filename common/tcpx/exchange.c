@@ -15,6 +15,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <string.h>
 
 #define HANDLES_MAGIC	 0x54435058u /* "TCPX" */
 #define PLAN_MAGIC	 0x504c414eu /* "PLAN" */
@@ -29,6 +30,11 @@ struct handles_msg {
 	uint16_t handle_size; /* bytes of each */
 } __attribute__((packed));
 
+struct greeting {
+	struct handles_msg head;
+	struct tcpx_handle handles[TCPX_MAX_CHANNELS];
+} __attribute__((packed));
+
 struct plan_msg {
 	uint32_t magic;
 	uint16_t version;
@@ -38,22 +44,39 @@ struct plan_msg {
 	uint8_t text;
 } __attribute__((packed));
 
-int tcpx_send_handles(int sock, int api, const struct tcpx_handle *handles,
-		      unsigned int count, int64_t deadline)
+/* 要说的话：头和 handles，连成一片。返回长度。*/
+static size_t make_greeting(struct greeting *g, int api,
+			    const struct tcpx_handle *handles,
+			    unsigned int count)
 {
-	struct handles_msg msg = {
+	g->head = (struct handles_msg){
 		.magic = htobe32(HANDLES_MAGIC),
 		.version = htobe16(EXCHANGE_VERSION),
 		.api = htobe16((uint16_t)api),
 		.count = htobe16((uint16_t)count),
 		.handle_size = htobe16(sizeof(*handles)),
 	};
-	int rc = sock_write_exact(sock, &msg, sizeof(msg), deadline,
-				  "handle header");
+	memcpy(g->handles, handles, count * sizeof(*handles));
+	return sizeof(g->head) + count * sizeof(*handles);
+}
 
-	return rc ? rc
-		  : sock_write_exact(sock, handles, count * sizeof(*handles),
-				     deadline, "handles");
+int tcpx_accept_client(int listen_sock, int api,
+		       const struct tcpx_handle *handles, unsigned int count,
+		       int64_t deadline)
+{
+	struct greeting g;
+	size_t size = make_greeting(&g, api, handles, count);
+
+	return tcp_accept_client(listen_sock, PLAN_MAGIC, &g, size, deadline);
+}
+
+int tcpx_send_handles(int sock, int api, const struct tcpx_handle *handles,
+		      unsigned int count, int64_t deadline)
+{
+	struct greeting g;
+	size_t size = make_greeting(&g, api, handles, count);
+
+	return sock_write_exact(sock, &g, size, deadline, "handles");
 }
 
 /* 开头的 magic 与 version 两条消息都有，先确认“对面是我们的程序、同一个版本”。*/

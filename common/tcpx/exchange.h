@@ -34,9 +34,15 @@ struct tcpx_plan {
 };
 
 /*
- * Send @count (1 ... TCPX_MAX_CHANNELS) handles over @sock, made by the listen
- * of API version @api.
+ * Accept the first who answers @count (1 ... TCPX_MAX_CHANNELS) handles, made by
+ * the listen of API version @api, with a plan; strangers get them, too, and are
+ * turned away (tcp_accept_client()). Returns the socket, before the plan.
  */
+int tcpx_accept_client(int listen_sock, int api,
+		       const struct tcpx_handle *handles, unsigned int count,
+		       int64_t deadline);
+
+/* Send handles over @sock in the same way: the client's, in TCPX_PING_PONG. */
 int tcpx_send_handles(int sock, int api, const struct tcpx_handle *handles,
 		      unsigned int count, int64_t deadline);
 

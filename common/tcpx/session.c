@@ -134,11 +134,15 @@ static int create_bootstrap_server(struct session *s)
 	if (listen_sock < 0)
 		return listen_sock;
 	report_line("Bootstrap server listening on port %u", s->test->port);
-	s->sock = tcp_accept(listen_sock,
-			     deadline_in_ms(timeout_of(s, CLIENT_TIMEOUT_MS)));
+	s->sock = tcpx_accept_client(
+		listen_sock, listening_net(s)->api, s->handles, s->channels,
+		deadline_in_ms(timeout_of(s, CLIENT_TIMEOUT_MS)));
 	/* 只服务一个 client：不再听，第二个来的会立刻被拒绝，而不是空等。*/
 	sock_close(&listen_sock);
-	return s->sock < 0 ? s->sock : 0;
+	if (s->sock < 0)
+		return s->sock;
+	report_line("✓ SUCCESS: Handle sent to client");
+	return 0;
 }
 
 static int connect_to_bootstrap_server(struct session *s)
@@ -181,17 +185,12 @@ static int check_ping_pong(const struct session *s, unsigned int way_back)
 		    s->channels, way_back);
 }
 
-static int give_handles(struct session *s)
+static int take_plan(struct session *s)
 {
 	int64_t deadline = exchange_deadline(s);
 	unsigned int count = 1;
-	int rc = tcpx_send_handles(s->sock, listening_net(s)->api, s->handles,
-				   s->channels, deadline);
+	int rc = tcpx_receive_plan(s->sock, &s->plan, deadline);
 
-	if (rc)
-		return rc;
-	report_line("✓ SUCCESS: Handle sent to client");
-	rc = tcpx_receive_plan(s->sock, &s->plan, deadline);
 	if (!rc)
 		rc = compare_plans(s);
 	/* 来回各一个方向：client 也 listen，把它的 handle 交过来。*/
@@ -445,7 +444,7 @@ int tcpx_test_server(const struct tcpx_test *test, struct tcpx_outcome *out)
 		rc = create_bootstrap_server(s);
 	}
 	if (!rc)
-		rc = give_handles(s);
+		rc = take_plan(s);
 	if (!rc)
 		rc = transfer(s, out);
 	return end_session(s, rc, out);

@@ -186,8 +186,9 @@ test_clock_is_right() {
 # start_traps: a command that tells which signal came; sets $client
 start_traps() {
 	rm -f "$T/out" # or the "ready" of the one before would do
+	# Who ignores HUP, as under nohup, has it ignored by all that he starts.
 	# shellcheck disable=SC2016
-	"$L" run bash -c 'for s in INT TERM HUP; do trap "echo got $s; exit 9" $s; done
+	env --default-signal "$L" run bash -c 'for s in INT TERM HUP; do trap "echo got $s; exit 9" $s; done
 		echo ready; sleep 20 & wait' >"$T/out" &
 	client=$!
 	wait_for grep -q ready "$T/out"

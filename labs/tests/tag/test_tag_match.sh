@@ -161,7 +161,9 @@ test_ends_that_are_not_good() {
 	assertEquals "$(err_of stopped.server)" 1 "$(rc_of stopped.server)"
 	assert_error liar.short 1 "reading the peer's channel plan"
 	assert_error liar.plan 1 "the peer's channel is magic 0x41414141"
-	assert_error liar.hello 1 "the peer's hello is magic"
+	assertEquals "$(err_of liar.hello)" 1 "$(rc_of liar.hello)"
+	assert_in "$(err_of liar.hello)" '^warning: .* is no client: it begins with "GET'
+	assert_in "$(err_of liar.hello)" '^error: waiting for a client: nothing came before the deadline$'
 }
 
 test_wrong_usage() {
