@@ -3,7 +3,8 @@
  * html.c —— 一页 HTML：模板 report.html 里的一个记号换成 JSON 数据
  *
  * 页面不引用任何外部资源，可以附在邮件里、离线打开。数据写在 <script> 里，所以其中
- * 的 "</" 要写成 "<\/"，否则一个名叫 "</script>" 的命令行参数就能结束它。
+ * 的 "<" 要写成 \u003c：命令行参数里一个 "</script>" 就能结束它，一个 "<!--<script>" 则让
+ * 它再也结束不了。数据是一段一段写的，多长的记录也不占内存。
  */
 #include "parts.h"
 
@@ -97,53 +98,71 @@ static json_t *place(const size_t *places, size_t index)
 		       : json_integer((json_int_t)places[index]);
 }
 
-static json_t *event_of(const struct event *event, const size_t *places)
+static json_t *event_of(const struct report *r, const struct event *event,
+			const size_t *places)
 {
 	static const char *const classes[] = {
 		[CLASS_CONTROL] = "control", [CLASS_POST_SEND] = "send",
 		[CLASS_POST_RECV] = "recv",  [CLASS_COMPLETION] = "wc",
 		[CLASS_QUIET] = "quiet",     [CLASS_FAILURE] = "failure",
 	};
+	json_t *line = event_line(r, event);
 	char text[600];
 
-	event_describe(event, text, sizeof(text));
-	return json_pack("{s:i, s:I, s:s, s:s, s:o, s:o, s:o, s:b, s:O}",
+	event_describe(event, line, text, sizeof(text));
+	return json_pack("{s:i, s:I, s:s, s:s, s:o, s:o, s:o, s:b, s:o}",
 			 "side", event->side, "t", (json_int_t)event->t, "kind",
 			 classes[event->class], "text", text, "cause",
 			 place(places, event->cause), "arrival",
 			 place(places, event->arrival), "complete",
 			 place(places, event->complete), "refused",
-			 (int)event->refused, "raw", event->json);
+			 (int)event->refused, "raw",
+			 line ? line : json_object());
 }
 
-static json_t *events_of(const struct report *r)
+/* "<" 只会在文本里。*/
+static int write_escaped(const char *text, size_t size, void *out)
+{
+	for (size_t i = 0; i < size; i++)
+		if (text[i] == '<')
+			fputs("\\u003c", out);
+		else
+			putc(text[i], out);
+	return 0;
+}
+
+/* @before，然后是 @json，它就此用完。*/
+static void write_json(FILE *out, const char *before, json_t *json)
+{
+	fputs(before, out);
+	json_dump_callback(json, write_escaped, out,
+			   JSON_COMPACT | JSON_ENCODE_ANY);
+	json_decref(json);
+}
+
+static void write_events(FILE *out, const struct report *r)
 {
 	size_t *places = calloc(r->count + 1, sizeof(*places));
-	json_t *list = json_array();
 	size_t n = 0;
 
-	if (!places)
-		return list;
-	for (size_t i = 0; i < r->count; i++)
+	for (size_t i = 0; places && i < r->count; i++)
 		places[i] = r->events[i].kept ? n++ : NOWHERE;
-	for (size_t i = 0; i < r->count; i++)
+	n = 0;
+	for (size_t i = 0; places && i < r->count; i++)
 		if (r->events[i].kept)
-			json_array_append_new(list,
-					      event_of(&r->events[i], places));
+			write_json(out, n++ ? "," : "",
+				   event_of(r, &r->events[i], places));
 	free(places);
-	return list;
 }
 
-static char *data_of(const struct report *r)
+static void write_data(FILE *out, const struct report *r)
 {
-	json_t *data =
-		json_pack("{s:o, s:o, s:o, s:o, s:I}", "sides", sides_of(r),
-			  "qps", qps_of(r), "pairs", pairs_of(r), "events",
-			  events_of(r), "left_out", (json_int_t)r->left_out);
-	char *text = json_dumps(data, JSON_COMPACT | JSON_ESCAPE_SLASH);
-
-	json_decref(data);
-	return text;
+	write_json(out, "{\"sides\":", sides_of(r));
+	write_json(out, ",\"qps\":", qps_of(r));
+	write_json(out, ",\"pairs\":", pairs_of(r));
+	fputs(",\"events\":[", out);
+	write_events(out, r);
+	fprintf(out, "],\"left_out\":%zu}", r->left_out);
 }
 
 static char *read_all(const char *path)
@@ -169,19 +188,18 @@ int report_as_html(const struct report *r, const char *template_path,
 {
 	char *page = read_all(template_path);
 	char *mark = page ? strstr(page, MARK) : NULL;
-	char *data = mark ? data_of(r) : NULL;
-	FILE *out = data ? fopen(path, "w") : NULL;
+	FILE *out = mark ? fopen(path, "w") : NULL;
 	int rc = -1;
 
 	if (page && !mark)
 		report_error(NULL, "%s has no place for the data",
 			     template_path);
-	if (data && !out)
+	if (mark && !out)
 		report_error(NULL, "cannot write %s: %s", path,
 			     strerror(errno));
 	if (out) {
 		fwrite(page, 1, (size_t)(mark - page), out);
-		fputs(data, out);
+		write_data(out, r);
 		fputs(mark + strlen(MARK), out);
 		rc = ferror(out) ? -1 : 0;
 		if (fclose(out) || rc) {
@@ -190,7 +208,6 @@ int report_as_html(const struct report *r, const char *template_path,
 				     "%s could not be written", path);
 		}
 	}
-	free(data);
 	free(page);
 	return rc;
 }

@@ -16,37 +16,169 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t event_number(const struct event *event, const char *key)
+uint64_t number_in(const json_t *line, const char *key)
 {
-	return (uint64_t)json_integer_value(json_object_get(event->json, key));
+	return (uint64_t)json_integer_value(json_object_get(line, key));
 }
 
-static const char *text_of(const json_t *json, const char *key)
+const char *text_in(const json_t *line, const char *key)
 {
-	const char *text = json_string_value(json_object_get(json, key));
+	const char *text = json_string_value(json_object_get(line, key));
 
 	return text ? text : "";
 }
 
-const char *event_text(const struct event *event, const char *key)
+json_t *event_line(const struct report *r, const struct event *event)
 {
-	return text_of(event->json, key);
+	FILE *in = r->side[event->side].in;
+	json_t *line = NULL;
+	char *text = NULL;
+	size_t size = 0;
+
+	if (!fseeko(in, event->at, SEEK_SET) && getline(&text, &size, in) > 0)
+		line = json_loads(text, 0, NULL);
+	free(text);
+	return line;
 }
 
-bool event_is_probe(const struct event *event)
+/* ---- 一行里的成员 ---------------------------------------------------------- */
+
+enum member {
+	EV,
+	T,
+	WALL,
+	QP,
+	N,
+	OF,
+	OP,
+	STATUS,
+	ERR,
+	CAUSE,
+	ID,
+	REMOTE_QPN,
+	MEMBERS,
+};
+
+struct value {
+	char *text; /* 没有结尾的 NUL；NULL：是整数，或者没有这个成员 */
+	size_t len;
+	bool is_number;
+	int64_t number;
+};
+
+/* 到另一个引号为止，返回它后面。*/
+static char *scan_text(char *p, bool checked, struct value *value)
 {
-	return !strcmp(event_text(event, "id"), EXPLAIN_PROBE);
+	if (*p++ != '"')
+		return NULL;
+	*value = (struct value){ .text = p };
+	for (; *p != '"'; p++)
+		if (*p == '\\' && checked)
+			p++;
+		else if ((signed char)*p < ' ' || *p == '\\')
+			return NULL;
+	value->len = (size_t)(p - value->text);
+	return p + 1;
 }
 
-static enum event_class classify(const struct event *event)
+static char *scan_value(char *p, bool checked, struct value *value)
 {
-	const char *ev = event->ev;
+	const char *digits = p + (*p == '-');
+	char *end;
+
+	if (*p == '"')
+		return scan_text(p, checked, value);
+	if (*digits < '0' || *digits > '9' ||
+	    (*digits == '0' && digits[1] >= '0' && digits[1] <= '9'))
+		return NULL;
+	errno = 0;
+	*value = (struct value){ .is_number = true,
+				 .number = strtoll(p, &end, 10) };
+	return errno ? NULL : end;
+}
+
+static void take(struct value *members, const struct value *key,
+		 const struct value *value)
+{
+	static const char *const names[MEMBERS] = {
+		"ev", "t",	"wall", "qp",	 "n",  "of",
+		"op", "status", "err",	"cause", "id", "remote_qpn",
+	};
+
+	for (int i = 0; i < MEMBERS; i++)
+		if (!strncmp(names[i], key->text, key->len) &&
+		    !names[i][key->len])
+			members[i] = *value;
+}
+
+/*
+ * 记录器写的行，几乎都只有整数与不用转义的 ASCII：一遍看完，不必为每个成员 malloc。别的行
+ * 返回 false，@p 不变；它们先经 jansson（@checked），剩下的只会有转义。
+ */
+static bool scan(char *p, bool checked, struct value *members)
+{
+	struct value key, value;
+
+	memset(members, 0, MEMBERS * sizeof(*members));
+	if (*p != '{')
+		return false;
+	do {
+		p = scan_text(p + 1, checked, &key);
+		p = p && *p == ':' ? scan_value(p + 1, checked, &value) : NULL;
+		if (!p)
+			return false;
+		take(members, &key, &value);
+	} while (*p == ',');
+	if (*p != '}' || (p[1] && strcmp(p + 1, "\n") != 0))
+		return false;
+	for (int i = 0; i < MEMBERS; i++)
+		if (members[i].text)
+			members[i].text[members[i].len] = '\0';
+	return true;
+}
+
+/* 同一行，只留整数与文本。NULL：不是 JSON。*/
+static char *flatten(const char *text, json_error_t *error)
+{
+	json_t *json = json_loads(text, 0, error), *value;
+	const char *key;
+	char *flat;
+	void *next;
+
+	json_object_foreach_safe(json, next, key,
+				 value) if (!json_is_string(value) &&
+					    !json_is_integer(value))
+		json_object_del(json, key);
+	flat = json_dumps(json, JSON_COMPACT | JSON_ENSURE_ASCII);
+	json_decref(json);
+	return flat;
+}
+
+/* ---- 事件 ------------------------------------------------------------------ */
+
+/* 几十种说法，几十万行：每种只留一份。*/
+static const char *word(struct report *r, const struct value *value)
+{
+	const char *text = value->text ? value->text : "";
+	json_t *kept = json_object_get(r->words, text);
+
+	if (!kept) {
+		json_object_set_new(r->words, text, json_string(text));
+		kept = json_object_get(r->words, text);
+	}
+	return kept ? json_string_value(kept) : "";
+}
+
+static enum event_class classify(const struct event *event,
+				 const struct value *members)
+{
+	const char *ev = event->ev, *id = members[ID].text;
 
 	/* 收下了的值，多数时候什么也没有发生；打听时的失败是要的答案。*/
-	if (!strcmp(ev, "warning") || event_is_probe(event))
+	if (!strcmp(ev, "warning") || (id && !strcmp(id, EXPLAIN_PROBE)))
 		return CLASS_CONTROL;
-	if (event_text(event, "cause")[0] || !strcmp(ev, "post_failed") ||
-	    event_number(event, "err"))
+	if (members[CAUSE].len || !strcmp(ev, "post_failed") ||
+	    members[ERR].number)
 		return CLASS_FAILURE;
 	if (!strcmp(ev, "post_send"))
 		return CLASS_POST_SEND;
@@ -60,7 +192,8 @@ static enum event_class classify(const struct event *event)
 	return CLASS_CONTROL;
 }
 
-static int add_event(struct report *r, int side, json_t *json)
+static int add_event(struct report *r, int side, int64_t at,
+		     const struct value *members)
 {
 	struct event *more = array_room(r->events, r->count, sizeof(*more));
 	struct event *event;
@@ -71,53 +204,93 @@ static int add_event(struct report *r, int side, json_t *json)
 	r->events = more;
 	event = &r->events[r->count++];
 	*event = (struct event){
-		.json = json,
+		.at = at,
 		.side = side,
+		.t = members[T].number,
+		.ev = word(r, &members[EV]),
+		.op = word(r, &members[OP]),
+		.status = word(r, &members[STATUS]),
+		.qp = (uint64_t)members[QP].number,
+		.n = (uint64_t)members[N].number,
+		.of = (uint64_t)members[OF].number,
+		.remote_qpn = (uint64_t)members[REMOTE_QPN].number,
 		.cause = NOWHERE,
 		.arrival = NOWHERE,
 		.complete = NOWHERE,
 		.kept = true,
 	};
-	event->ev = event_text(event, "ev");
-	event->t = (int64_t)event_number(event, "t");
-	event->qp = event_number(event, "qp");
-	event->class = classify(event);
+	event->class = classify(event, members);
+	r->side[side].events++;
 	return 0;
 }
 
-/* 被 kill -9 的程序，最后一行可能只写了一半：那不是坏文件。*/
-static int add_line(struct report *r, int side, const char *text, size_t number,
-		    bool complete)
+/* 在这以内，两台机器的时间怎么加减都不溢出（align）。*/
+static bool is_time(const struct value *members)
 {
-	json_error_t error;
-	json_t *json = json_loads(text, 0, &error);
+	const int64_t t = members[T].number, wall = members[WALL].number;
 
-	if (json && json_is_object(json) &&
-	    json_is_string(json_object_get(json, "ev")) &&
-	    json_is_integer(json_object_get(json, "t"))) {
-		r->side[side].events++;
-		if (!r->side[side].start &&
-		    !strcmp(json_string_value(json_object_get(json, "ev")),
-			    "start"))
-			r->side[side].start = json;
-		return add_event(r, side, json);
+	return t >= 0 && t < INT64_C(1) << 60 && wall >= 0 &&
+	       wall < (INT64_C(1) << 62) / 1000;
+}
+
+/* 被 kill -9 的程序，最后一行可能只写了一半：那不是坏文件。*/
+static int add_line(struct report *r, int side, int64_t at, char *text,
+		    size_t number, bool complete)
+{
+	struct value members[MEMBERS];
+	json_error_t error = { 0 };
+	const char *wrong = NULL;
+	char *flat = NULL;
+	int rc = 0;
+
+	if (!scan(text, false, members)) {
+		flat = flatten(text, &error);
+		if (!flat || !scan(flat, true, members))
+			members[EV].text = NULL;
 	}
-	json_decref(json);
-	if (!complete) {
+	if (!members[EV].text || !members[T].is_number)
+		wrong = error.text[0] ? error.text
+				      : "\"ev\" or \"t\" is missing";
+	else if (!is_time(members))
+		wrong = "\"t\" or \"wall\" is no time";
+	if (!wrong)
+		rc = add_event(r, side, at, members);
+	else if (!complete)
 		r->side[side].lost++;
-		return 0;
+	else
+		rc = fail(-1, "give files that labs/qptrace has written",
+			  "%s, line %zu is no line of a recording: %s",
+			  r->side[side].path, number, wrong);
+	free(flat);
+	return rc;
+}
+
+/* 各行以后还要再读：管道里来的（zcat 旧的记录）先存下。*/
+static FILE *open_side(const char *path)
+{
+	FILE *in = fopen(path, "r"), *copy;
+	char some[4096];
+	size_t n;
+
+	if (!in || !fseeko(in, 0, SEEK_CUR))
+		return in;
+	copy = tmpfile();
+	while (copy && (n = fread(some, 1, sizeof(some), in)) > 0)
+		fwrite(some, 1, n, copy);
+	if (copy && (ferror(in) || fseeko(copy, 0, SEEK_SET))) {
+		fclose(copy);
+		copy = NULL;
 	}
-	return fail(-1, "give files that labs/qptrace has written",
-		    "%s, line %zu is no line of a recording: %s",
-		    r->side[side].path, number,
-		    json ? "\"ev\" or \"t\" is missing" : error.text);
+	fclose(in);
+	return copy;
 }
 
 static int load_side(struct report *r, int side, const char *path)
 {
-	FILE *in = fopen(path, "r");
-	size_t size = 0, number = 0;
+	FILE *in = open_side(path);
+	size_t size = 0, number = 0, first = r->count;
 	char *text = NULL;
+	int64_t at = 0;
 	ssize_t len;
 	int rc = 0;
 
@@ -125,24 +298,33 @@ static int load_side(struct report *r, int side, const char *path)
 		return fail(-1, NULL, "cannot open %s: %s", path,
 			    strerror(errno));
 	r->side[side].path = path;
-	while (!rc && (len = getline(&text, &size, in)) > 0)
-		rc = add_line(r, side, text, ++number, text[len - 1] == '\n');
+	r->side[side].in = in;
+	for (; !rc && (len = getline(&text, &size, in)) > 0; at += len)
+		rc = add_line(r, side, at, text, ++number,
+			      text[len - 1] == '\n');
 	free(text);
-	fclose(in);
 	if (!rc && !r->side[side].events)
 		return fail(-1, "did the program use libibverbs at all?",
 			    "%s holds no events", path);
+	while (first < r->count && strcmp(r->events[first].ev, "start") != 0)
+		first++;
+	if (!rc && first < r->count)
+		r->side[side].start = event_line(r, &r->events[first]);
 	return rc;
 }
 
 static int64_t wall_minus_monotonic(const struct report *r, int side)
 {
-	for (size_t i = 0; i < r->count; i++)
-		if (r->events[i].side == side)
-			return (int64_t)event_number(&r->events[i], "wall") *
-				       1000 -
-			       r->events[i].t;
-	return 0;
+	const struct event *first = r->events;
+	json_t *line;
+	int64_t wall;
+
+	while (first->side != side)
+		first++;
+	line = event_line(r, first);
+	wall = (int64_t)number_in(line, "wall") * 1000;
+	json_decref(line);
+	return wall - first->t;
 }
 
 static int by_time(const void *a, const void *b)
@@ -151,18 +333,16 @@ static int by_time(const void *a, const void *b)
 
 	if (x->t != y->t)
 		return x->t < y->t ? -1 : 1;
-	/* 同一时刻：按文件里的次序（数组尚未重排时地址就是次序）。*/
-	return x->json == y->json     ? 0
-	       : x->cause != y->cause ? (x->cause < y->cause ? -1 : 1)
-				      : 0;
+	/* 同一时刻：按文件里的次序。*/
+	return x->cause < y->cause ? -1 : x->cause > y->cause;
 }
 
 static void align(struct report *r)
 {
 	int64_t zero = INT64_MAX;
 
-	if (r->sides == 2 && strcmp(text_of(r->side[0].start, "boot"),
-				    text_of(r->side[1].start, "boot")))
+	if (r->sides == 2 && strcmp(text_in(r->side[0].start, "boot"),
+				    text_in(r->side[1].start, "boot")))
 		r->side[1].shift =
 			wall_minus_monotonic(r, 1) - wall_minus_monotonic(r, 0);
 	for (size_t i = 0; i < r->count; i++) {
@@ -191,6 +371,7 @@ static void align(struct report *r)
 int report_load(struct report *r, char **paths, int count)
 {
 	r->sides = count;
+	r->words = json_object();
 	for (int i = 0; i < count; i++)
 		if (load_side(r, i, paths[i]))
 			return -1;

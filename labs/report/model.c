@@ -34,19 +34,21 @@ static const char *const attributes[] = {
 	"port",		 "pkey_index",
 };
 
-static void learn(struct qp *qp, const struct event *event)
+static void learn(struct qp *qp, json_t *line)
 {
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++) {
-		json_t *value = json_object_get(event->json, attributes[i]);
+		json_t *value = json_object_get(line, attributes[i]);
 
 		if (value)
 			json_object_set(qp->believes, attributes[i], value);
 	}
+	json_decref(line);
 }
 
 static void add_qp(struct report *r, const struct event *event)
 {
 	struct qp *more;
+	json_t *line;
 
 	if (report_qp(r, event->side, event->qp))
 		return;
@@ -54,19 +56,21 @@ static void add_qp(struct report *r, const struct event *event)
 	if (!more)
 		return;
 	r->qps = more;
+	line = event_line(r, event);
 	r->qps[r->qp_count++] = (struct qp){
 		.side = event->side,
 		.id = event->qp,
-		.qpn = event_number(event, "qpn"),
-		.type = event_text(event, "type"),
-		.dev = event_text(event, "dev"),
+		.qpn = number_in(line, "qpn"),
+		.type = text_in(line, "type"),
+		.dev = text_in(line, "dev"),
+		.first = line,
 		.believes = json_object(),
 	};
 }
 
 static void count_event(struct qp *qp, const struct event *event)
 {
-	bool good = !strcmp(event_text(event, "status"), "SUCCESS");
+	bool good = !strcmp(event->status, "SUCCESS");
 
 	if (event->class == CLASS_POST_SEND)
 		qp->sends++;
@@ -92,12 +96,11 @@ static void find_qps(struct report *r)
 			continue;
 		count_event(qp, event);
 		if (!strcmp(event->ev, "modify_qp"))
-			learn(qp, event);
-		if (event->class == CLASS_POST_SEND &&
-		    event_number(event, "remote_qpn"))
-			json_object_set(qp->believes, "dest_qpn",
-					json_object_get(event->json,
-							"remote_qpn"));
+			learn(qp, event_line(r, event));
+		if (event->class == CLASS_POST_SEND && event->remote_qpn)
+			json_object_set_new(
+				qp->believes, "dest_qpn",
+				json_integer((json_int_t)event->remote_qpn));
 	}
 }
 
@@ -203,9 +206,8 @@ static struct numbers number_posts(const struct report *r, int side)
 	struct numbers posts = { 0 };
 
 	for (size_t i = 0; i < r->count; i++)
-		if (r->events[i].side == side &&
-		    event_number(&r->events[i], "n") >= posts.size)
-			posts.size = event_number(&r->events[i], "n") + 1;
+		if (r->events[i].side == side && r->events[i].n >= posts.size)
+			posts.size = r->events[i].n + 1;
 	if (posts.size > r->count * 4 + 1024)
 		posts.size = 0; /* 编号不可信：不画箭头，也不爆内存 */
 	posts.index = calloc(posts.size + 1, sizeof(*posts.index));
@@ -213,7 +215,7 @@ static struct numbers number_posts(const struct report *r, int side)
 		posts.index[n] = NOWHERE;
 	for (size_t i = 0; posts.index && i < r->count; i++) {
 		const struct event *event = &r->events[i];
-		uint64_t n = event_number(event, "n");
+		uint64_t n = event->n;
 
 		if (event->side == side && n && n < posts.size &&
 		    (event->class == CLASS_POST_SEND ||
@@ -226,15 +228,16 @@ static struct numbers number_posts(const struct report *r, int side)
 static void link_one(struct report *r, size_t i, const struct numbers *posts)
 {
 	struct event *event = &r->events[i];
-	uint64_t of = event_number(event, "of");
+	uint64_t of = event->of;
 
 	if (!strcmp(event->ev, "post_failed")) {
-		uint64_t first = event_number(event, "n");
-		uint64_t count = event_number(event, "count");
+		json_t *line = event_line(r, event);
+		uint64_t count = number_in(line, "count");
 
-		for (uint64_t n = first; n < first + count; n++)
-			if (n && n < posts->size && posts->index[n] != NOWHERE)
+		for (uint64_t n = event->n; n < posts->size && count--; n++)
+			if (posts->index[n] != NOWHERE)
 				r->events[posts->index[n]].refused = true;
+		json_decref(line);
 	}
 	if (of && of < posts->size && posts->index[of] != NOWHERE) {
 		event->cause = posts->index[of];
@@ -255,21 +258,20 @@ static void link_completions(struct report *r, int side)
 /* 会在对端引出一个 recv completion 的 send，且没有被拒绝、没有失败。*/
 static bool delivers(const struct report *r, const struct event *event)
 {
-	const char *op = event_text(event, "op");
+	const char *op = event->op;
 
 	if (event->class != CLASS_POST_SEND || event->refused)
 		return false;
 	if (strncmp(op, "SEND", 4) && strcmp(op, "RDMA_WRITE_WITH_IMM"))
 		return false;
 	return event->complete == NOWHERE ||
-	       !strcmp(event_text(&r->events[event->complete], "status"),
-		       "SUCCESS");
+	       !strcmp(r->events[event->complete].status, "SUCCESS");
 }
 
 static bool is_arrival(const struct event *event)
 {
 	return event->class == CLASS_COMPLETION &&
-	       !strncmp(event_text(event, "op"), "RECV", 4);
+	       !strncmp(event->op, "RECV", 4);
 }
 
 /*
@@ -329,8 +331,8 @@ static void leave_out(struct report *r, int side)
 		if (seen <= KEEP_ENDS || seen + KEEP_ENDS > total)
 			continue;
 		e->kept = e->class == CLASS_COMPLETION &&
-			  strcmp(event_text(e, "status"), "SUCCESS") &&
-			  strcmp(event_text(e, "status"), "WR_FLUSH_ERR");
+			  strcmp(e->status, "SUCCESS") &&
+			  strcmp(e->status, "WR_FLUSH_ERR");
 		r->left_out += !e->kept;
 	}
 }

@@ -3,7 +3,9 @@
  * parts.h - what the files of this room share: the events of one or two
  * recordings on one time line, their QPs, and which send caused what.
  *
- * Side 0 is called A, side 1 B. Everything lives until the program ends.
+ * Side 0 is called A, side 1 B. Everything lives until the program ends. Of an
+ * event only what links it to others is kept; its line stays in the file, and is
+ * read again for what is shown.
  */
 #ifndef LABS_REPORT_PARTS_H
 #define LABS_REPORT_PARTS_H
@@ -12,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define MAX_SIDES 2
 
@@ -27,12 +30,13 @@ enum event_class {
 #define NOWHERE SIZE_MAX
 
 struct event {
-	json_t *json;
+	int64_t at; /* of its line, in the side's file */
 	int side;
 	enum event_class class;
-	int64_t t;	 /* ns since the first event of all */
-	const char *ev;	 /* its "ev" */
-	uint64_t qp;	 /* id within its process, 0: none */
+	int64_t t;		      /* ns since the first event of all */
+	const char *ev, *op, *status; /* its members; "": not said */
+	uint64_t qp;		      /* id within its process, 0: none */
+	uint64_t n, of, remote_qpn;   /* its members; 0: not said */
 	size_t cause;	 /* a completion: index of its post, or NOWHERE */
 	size_t arrival;	 /* a send: index of the peer's completion */
 	size_t complete; /* a post: index of its completion */
@@ -44,6 +48,7 @@ struct qp {
 	int side;
 	uint64_t id, qpn;
 	const char *type, *dev;
+	json_t *first;	  /* the line that told of it */
 	json_t *believes; /* "dest_qpn", "rq_psn", "sgid", ... last set */
 	size_t sends, receives, completions, bad; /* counts */
 	struct qp *peer;
@@ -51,6 +56,7 @@ struct qp {
 
 struct side {
 	const char *path;
+	FILE *in;
 	json_t *start; /* its first line, or NULL */
 	int64_t shift; /* added to its monotonic times, ns */
 	int64_t first, last;
@@ -65,10 +71,20 @@ struct report {
 	struct qp *qps;
 	size_t qp_count;
 	size_t left_out;
+	json_t *words; /* what ev, op and status of all events point to */
 };
 
-/* ---- load.c: 0, or -1 (reported) ---- */
+/* ---- load.c ---- */
+
+/* 0, or -1 (reported) */
 int report_load(struct report *r, char **paths, int count);
+
+/* The event's line, to be given back; NULL: the file is no more what it was. */
+json_t *event_line(const struct report *r, const struct event *event);
+
+/* Members of a line. Defaults: 0, "". */
+uint64_t number_in(const json_t *line, const char *key);
+const char *text_in(const json_t *line, const char *key);
 
 /* ---- model.c ---- */
 
@@ -85,15 +101,9 @@ struct belief {
 size_t report_beliefs(const struct qp *a, const struct qp *b,
 		      struct belief *rows);
 
-/* Members of @event's line. Defaults: 0, "". */
-uint64_t event_number(const struct event *event, const char *key);
-const char *event_text(const struct event *event, const char *key);
-
-/* Its failure is the answer that was asked for. */
-bool event_is_probe(const struct event *event);
-
 /* One line of words: "ibv_modify_qp QP 17 INIT -> RTR ...". */
-void event_describe(const struct event *event, char *out, size_t size);
+void event_describe(const struct event *event, const json_t *line, char *out,
+		    size_t size);
 
 /* ---- text.c, html.c ---- */
 /* To stdout; unless @all, a long time line comes without its middle. */

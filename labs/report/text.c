@@ -7,6 +7,8 @@
  */
 #include "parts.h"
 
+#include "explain/explain.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,10 +38,10 @@ static void put(struct text *t, const char *fmt, ...)
 				   : t->size - t->used - 1;
 }
 
-static void put_member(struct text *t, const struct event *event,
-		       const char *key, const char *as)
+static void put_member(struct text *t, const json_t *line, const char *key,
+		       const char *as)
 {
-	json_t *value = json_object_get(event->json, key);
+	json_t *value = json_object_get(line, key);
 
 	if (json_is_string(value))
 		put(t, "%s %s", as, json_string_value(value));
@@ -48,13 +50,13 @@ static void put_member(struct text *t, const struct event *event,
 		    json_integer_value(value));
 }
 
-static void put_qp(struct text *t, const struct event *event)
+static void put_qp(struct text *t, const json_t *line)
 {
-	if (json_object_get(event->json, "qpn"))
-		put(t, " QP %ju", event_number(event, "qpn"));
+	if (json_object_get(line, "qpn"))
+		put(t, " QP %ju", number_in(line, "qpn"));
 }
 
-static void describe_modify(struct text *t, const struct event *event)
+static void describe_modify(struct text *t, const json_t *line)
 {
 	static const char *const shown[][2] = {
 		{ "dest_qpn", ", to QP" },
@@ -71,26 +73,25 @@ static void describe_modify(struct text *t, const struct event *event)
 		{ "qkey", ", Q_Key" },
 	};
 
-	put(t, " %s -> %s", event_text(event, "from"),
-	    json_object_get(event->json, "to") ? event_text(event, "to")
-					       : "same");
+	put(t, " %s -> %s", text_in(line, "from"),
+	    json_object_get(line, "to") ? text_in(line, "to") : "same");
 	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
-		put_member(t, event, shown[i][0], shown[i][1]);
+		put_member(t, line, shown[i][0], shown[i][1]);
 }
 
-static void describe_transfer(struct text *t, const struct event *event)
+static void describe_transfer(struct text *t, const json_t *line)
 {
-	put_qp(t, event);
-	put_member(t, event, "srq", " SRQ");
-	put_member(t, event, "wr_id", " wr_id");
-	put_member(t, event, "status", "");
-	put_member(t, event, "op", "");
-	put_member(t, event, "len", ", bytes");
-	if (strcmp(event_text(event, "flags"), "0"))
-		put_member(t, event, "flags", ",");
+	put_qp(t, line);
+	put_member(t, line, "srq", " SRQ");
+	put_member(t, line, "wr_id", " wr_id");
+	put_member(t, line, "status", "");
+	put_member(t, line, "op", "");
+	put_member(t, line, "len", ", bytes");
+	if (strcmp(text_in(line, "flags"), "0"))
+		put_member(t, line, "flags", ",");
 }
 
-static void describe_object(struct text *t, const struct event *event)
+static void describe_object(struct text *t, const json_t *line)
 {
 	static const char *const shown[][2] = {
 		{ "dev", "" },
@@ -109,12 +110,13 @@ static void describe_object(struct text *t, const struct event *event)
 		{ "dgid", " to" },
 	};
 
-	put_qp(t, event);
+	put_qp(t, line);
 	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
-		put_member(t, event, shown[i][0], shown[i][1]);
+		put_member(t, line, shown[i][0], shown[i][1]);
 }
 
-void event_describe(const struct event *event, char *out, size_t size)
+void event_describe(const struct event *event, const json_t *line, char *out,
+		    size_t size)
 {
 	struct text t = { out, size, 0 };
 
@@ -122,37 +124,37 @@ void event_describe(const struct event *event, char *out, size_t size)
 	put(&t, "%s", event->ev);
 	if (!strcmp(event->ev, "explain")) {
 		put(&t, ": ");
-		put_member(&t, event, "call", "");
+		put_member(&t, line, "call", "");
 		return;
 	}
 	if (!strcmp(event->ev, "warning")) {
-		put_qp(&t, event);
-		put_member(&t, event, "id", ": taken, but it will hurt:");
+		put_qp(&t, line);
+		put_member(&t, line, "id", ": taken, but it will hurt:");
 		return;
 	}
 	if (!strcmp(event->ev, "modify_qp")) {
-		put_qp(&t, event);
-		describe_modify(&t, event);
+		put_qp(&t, line);
+		describe_modify(&t, line);
 	} else if (!strcmp(event->ev, "stall")) {
-		put_qp(&t, event);
-		put_member(&t, event, "sends", ", sends waiting:");
-		put_member(&t, event, "receives", ", receives waiting:");
-		put_member(&t, event, "user_state", ", user's copy");
-		put_member(&t, event, "kernel_state", ", kernel");
+		put_qp(&t, line);
+		put_member(&t, line, "sends", ", sends waiting:");
+		put_member(&t, line, "receives", ", receives waiting:");
+		put_member(&t, line, "user_state", ", user's copy");
+		put_member(&t, line, "kernel_state", ", kernel");
 	} else if (event->class == CLASS_CONTROL ||
 		   (event->class == CLASS_FAILURE &&
 		    strcmp(event->ev, "post_failed"))) {
-		describe_object(&t, event);
+		describe_object(&t, line);
 	} else {
-		describe_transfer(&t, event);
+		describe_transfer(&t, line);
 	}
-	if (event_number(event, "err"))
+	if (number_in(line, "err"))
 		put(&t, "  %s: %s",
-		    event_is_probe(event) ? "a probe" : "FAILED",
-		    event_text(event, "errname"));
-	if ((int64_t)event_number(event, "dur") > 1000000)
-		put(&t, "  (%.1f ms)",
-		    (double)event_number(event, "dur") / 1e6);
+		    !strcmp(text_in(line, "id"), EXPLAIN_PROBE) ? "a probe"
+								: "FAILED",
+		    text_in(line, "errname"));
+	if ((int64_t)number_in(line, "dur") > 1000000)
+		put(&t, "  (%.1f ms)", (double)number_in(line, "dur") / 1e6);
 }
 
 /* ---- 时间线 --------------------------------------------------------------- */
@@ -165,9 +167,8 @@ static bool mergeable(const struct event *event)
 static bool same_kind(const struct event *a, const struct event *b)
 {
 	return a->side == b->side && a->qp == b->qp && mergeable(a) &&
-	       mergeable(b) && !strcmp(a->ev, b->ev) &&
-	       !strcmp(event_text(a, "op"), event_text(b, "op")) &&
-	       !strcmp(event_text(a, "status"), event_text(b, "status"));
+	       mergeable(b) && !strcmp(a->ev, b->ev) && !strcmp(a->op, b->op) &&
+	       !strcmp(a->status, b->status);
 }
 
 /* 从 @i 开始有几个连续的同类事件。*/
@@ -180,9 +181,10 @@ static size_t run_length(const struct report *r, size_t i)
 	return n;
 }
 
-static void print_lines(const struct event *event, const char *label)
+static void print_lines(const struct event *event, const json_t *line,
+			const char *label)
 {
-	const char *text = event_text(event, label);
+	const char *text = text_in(line, label);
 
 	while (*text) {
 		size_t len = strcspn(text, "\n");
@@ -193,11 +195,13 @@ static void print_lines(const struct event *event, const char *label)
 	}
 }
 
-static void print_event(const struct event *event, size_t times)
+static void print_event(const struct report *r, const struct event *event,
+			size_t times)
 {
+	json_t *line = event_line(r, event);
 	char text[600];
 
-	event_describe(event, text, sizeof(text));
+	event_describe(event, line, text, sizeof(text));
 	printf("%12.3f %s %c %s", (double)event->t / 1e6,
 	       event->side ? " " : "", "AB"[event->side], text);
 	if (times > 1)
@@ -205,9 +209,10 @@ static void print_event(const struct event *event, size_t times)
 	if (event->refused)
 		printf("  REFUSED");
 	printf("\n");
-	print_lines(event, "cause");
-	print_lines(event, "next");
-	print_lines(event, "seen");
+	print_lines(event, line, "cause");
+	print_lines(event, line, "next");
+	print_lines(event, line, "seen");
+	json_decref(line);
 }
 
 static size_t data_rows(const struct report *r)
@@ -241,11 +246,11 @@ static void print_time_line(const struct report *r, bool all)
 			       "", hidden);
 		hidden = 0;
 		if (run > RUN_SHOWN) {
-			print_event(&r->events[i], run);
+			print_event(r, &r->events[i], run);
 			continue;
 		}
 		for (size_t j = i; j < i + run; j++)
-			print_event(&r->events[j], 1);
+			print_event(r, &r->events[j], 1);
 	}
 }
 

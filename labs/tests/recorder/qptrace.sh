@@ -1,20 +1,40 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# qptrace.sh - what test_qptrace.sh runs in the lab, on the functions of guest.sh.
-# All programs of a session share one: a start of the lab's shell, and a look at
-# what they leave behind, cost as much as several of them.
+# qptrace.sh - what the suites of recordings ask, and what test_qptrace.sh runs in
+# the lab, on the functions of guest.sh. All programs of a session share one: a start
+# of the lab's shell, and a look at what they leave behind, cost as much as several.
 #
 #	session_pairs	  servers and clients, as they are and recorded
 #	session_probes	  trace_probe in all its ways of life, faults, dl_probe
 #
 # Plain runs are p.NAME, recorded ones t.NAME with t.NAME.json.
+
+# ---- on the host
+
+# built_in: labs/qptrace takes what was built in $B
+built_in() {
+	export QPTRACE_BUILD=$ROOT/$B
+	[[ $B != /* ]] || QPTRACE_BUILD=$B
+}
+
+# accepted NAME FILE…: the report takes them; sets $said.
+accepted() {
+	local rc=0
+	said=$(labs/qptrace report "${@:2}" 2>&1) || rc=$?
+	assertEquals "report of $1: $said" 0 "$rc"
+}
+
+# ---- in the lab
+
 limit=(timeout 60)
 options=() # of qptrace
 
 # In the lab's own memory, and brought out at the end: the shared folder is slow.
-recordings=$(mktemp -d)
-bring_out() { mv "$recordings"/* "$T"; }
+recordings=/tmp/recordings.$$
+bring_out() {
+	mv "$recordings"/* "$T"
+}
 
 # recorded start|run|serve NAME CMD…
 recorded() {
@@ -46,6 +66,7 @@ alike() {
 }
 
 session_pairs() {
+	mkdir "$recordings"
 	local p ucx=(-p PORT -x rc_verbs -t am_lat -n 50 -w 0 -s 8)
 	for p in rc ud srq; do
 		alike "ibv_${p}_pingpong" -g 1 -n 100
@@ -128,6 +149,7 @@ ask() {
 }
 
 session_probes() {
+	mkdir "$recordings"
 	local program
 	slow_probes
 	both_go plain

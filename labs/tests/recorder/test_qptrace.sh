@@ -7,6 +7,8 @@
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=labs/tests/guest.sh
 . labs/tests/guest.sh
+# shellcheck source=labs/tests/recorder/qptrace.sh
+. labs/tests/recorder/qptrace.sh
 
 oneTimeSetUp() {
 	make_says=$(build "$B/libqptrace.so" "$B/qptrace-report" "$B/faults" 2>&1) ||
@@ -14,8 +16,7 @@ oneTimeSetUp() {
 	helper "$B/trace_probe" -O2 labs/tests/recorder/trace_probe.c -libverbs -lpthread
 	helper "$B/dl_probe" -O2 labs/tests/recorder/dl_probe.c
 	build_helpers
-	export QPTRACE_BUILD=$ROOT/$B
-	[[ $B != /* ]] || QPTRACE_BUILD=$B
+	built_in
 	kept=$(mktemp -d "$ROOT/build/kept.XXXXXX")
 	on_host "$B/faults" --list >"$kept/catalogue"
 	export FAULTS="${told_apart[*]}"
@@ -68,13 +69,6 @@ assert_same() {
 	done
 	accepted "$1" "$T/t.$1.server.json" "$T/t.$1.client.json"
 	assert_not_in "$said" MISMATCH "$1:"
-}
-
-# accepted NAME FILE…: the report takes them; sets $said.
-accepted() {
-	local rc=0
-	said=$(labs/qptrace report "${@:2}" 2>&1) || rc=$?
-	assertEquals "report of $1: $said" 0 "$rc"
 }
 
 # assert_complete NAME: each signaled post of a finished run has its completion.
@@ -258,17 +252,6 @@ test_lines() {
 		"\(.qp) \(.qpn)"' "$T/t.threads_64.json" | sort -u | wc -l)"
 }
 
-# The report takes whatever the recorder writes: no number is too large for it, and
-# a negative one stays negative.
-test_what_is_written_can_be_read() {
-	helper "$B/unit_line" -O1 labs/tests/recorder/unit_line.c \
-		labs/recorder/line.c labs/report/load.c \
-		"$B/librdma_common.a" -libverbs -ljansson
-	here units "$B/unit_line" "$T/lines.json"
-	assertEquals "unit_line: 0 failures" "$(out_of units)"
-	assertEquals "$(err_of units)" 0 "$(rc_of units)"
-}
-
 test_extremes() {
 	given probes || return 0
 	alike_but_told extremes 0
@@ -288,19 +271,6 @@ test_dmabuf_probe() {
 	assert_not_in "$(err_of t.extremes)" 'fd -1'
 	accepted extremes "$T/t.extremes.json"
 	assert_in "$said" 'reg_dmabuf_mr, bytes 64, 0  a probe: E[A-Z]+'
-}
-
-# Half a line at the end is what kill -9 may leave.
-test_half_a_line() {
-	local rc=0
-	echo '{"t":1,"wall":1,"pid":1,"tid":1,"ev":"start","boot":"x"}' >"$T/a.json"
-	printf '{"t":2,"wall":1,"pi' >>"$T/a.json"
-	accepted half "$T/a.json"
-	assert_in "$said" 'last line was cut off'
-	printf 'd\n{"t":3,"wall":1,"ev":"exit"}\n' >>"$T/a.json"
-	said=$(labs/qptrace report "$T/a.json" 2>&1) || rc=$?
-	assertEquals 1 "$rc"
-	assert_in "$said" 'a.json, line 2 is no line of a recording'
 }
 
 test_control_only() {
@@ -589,13 +559,23 @@ test_page() {
 	assertTrue 'no screenshot' "[[ -s build/qptrace.png ]]"
 }
 
-# What a recording holds cannot get out of the page's script.
+# What a recording holds can neither end the page's script nor go on for ever.
 test_page_is_safe() {
-	local hostile='</script><script>document.title="owned"</script>'
-	command -v chromium >/dev/null || { skip 'no chromium'; return 0; }
-	jq -nc --arg c "$hostile" '{t: 1, wall: 1, pid: 1, tid: 1, ev: "start", program: $c, command: $c, boot: "x"}' >"$T/a.json"
-	assertEquals 'safe' "$(page_says safe "$T/a.json" "$T/a.json" '
-		if (document.title !== "owned") document.title = "safe";')"
+	local hostile data
+	for hostile in '</script><script>document.title="owned"</script>' '<!--<script>'; do
+		jq -nc --arg c "$hostile" '{t: 1, wall: 1, pid: 1, tid: 1, ev: "start", program: $c, command: $c, boot: "x", ($c): $c},
+			{t: 2, ev: "modify_qp", err: 22, cause: $c, next: $c, seen: $c, call: $c}' >"$T/a.json"
+		labs/qptrace report --html "$T/safe.html" "$T/a.json" || fail "no page of $hostile"
+		data=$(sed -n 's/^const data = \(.*\);$/\1/p' "$T/safe.html")
+		assert_not_in "$data" '<'
+		assertEquals 'the data is what was recorded' "$(jq -cS . "$T/a.json")" \
+			"$(jq -cS '.events[].raw' <<<"$data")"
+		command -v chromium >/dev/null || { skip 'no chromium'; continue; }
+		assertEquals "safe of $hostile" "$(page_says safe "$T/a.json" "$T/a.json" '
+			if (document.title !== "owned")
+				document.title = "safe of " + data.sides[0].start.program;' |
+			sed 's/&lt;/</g; s/&gt;/>/g')"
+	done
 }
 
 # shellcheck disable=SC1091

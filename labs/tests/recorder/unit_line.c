@@ -72,27 +72,27 @@ static void write_line(FILE *out, uint64_t t, const struct values *v)
 	fprintf(out, "{%.*s}\n", (int)line.used, line.text);
 }
 
-static int64_t number(const struct event *event, const char *key)
+static int64_t number(const json_t *line, const char *key)
 {
-	json_t *value = json_object_get(event->json, key);
+	json_t *value = json_object_get(line, key);
 
 	CHECK(json_is_integer(value), "%s is a number", key);
 	return json_integer_value(value);
 }
 
-static void compare(const struct event *event, const struct values *v)
+static void compare(json_t *line, const struct values *v)
 {
-	const char *hex = event_text(event, "ul");
+	const char *hex = text_in(line, "ul");
 
-	CHECK(number(event, "i") == v->i, "%d", v->i);
-	CHECK(number(event, "u") == v->u, "%u", v->u);
-	CHECK(number(event, "l") == v->l, "%" PRId64, v->l);
-	CHECK(number(event, "half") == v->half, "%d", v->half);
-	CHECK(number(event, "flag") == v->flag, "%d", v->flag);
-	CHECK((*hex ? strtoull(hex, NULL, 16) : event_number(event, "ul")) ==
-		      v->ul,
+	CHECK(number(line, "i") == v->i, "%d", v->i);
+	CHECK(number(line, "u") == v->u, "%u", v->u);
+	CHECK(number(line, "l") == v->l, "%" PRId64, v->l);
+	CHECK(number(line, "half") == v->half, "%d", v->half);
+	CHECK(number(line, "flag") == v->flag, "%d", v->flag);
+	CHECK((*hex ? strtoull(hex, NULL, 16) : number_in(line, "ul")) == v->ul,
 	      "%" PRIu64, v->ul);
-	CHECK(json_is_string(json_object_get(event->json, "text")), "text");
+	CHECK(json_is_string(json_object_get(line, "text")), "text");
+	json_decref(line);
 }
 
 int main(int argc, char **argv)
@@ -111,6 +111,6 @@ int main(int argc, char **argv)
 	CHECK(!report_load(&r, argv + 1, 1), "the report takes them");
 	CHECK(r.count == LINES, "%zu of them", r.count);
 	for (size_t i = 0; i < r.count; i++)
-		compare(&r.events[i], &all[i]);
+		compare(event_line(&r, &r.events[i]), &all[i]);
 	return unit_result("unit_line");
 }

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# labs/qptrace report, of recordings that nobody had to make: whatever may be in one
+# is read or refused by name, and costs little.
+# shellcheck source=labs/tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/guest.sh
+. labs/tests/guest.sh
+# shellcheck source=labs/tests/recorder/qptrace.sh
+. labs/tests/recorder/qptrace.sh
+
+oneTimeSetUp() {
+	make_says=$(build "$B/qptrace-report" 2>&1) || echo "$make_says" >&2
+	built_in
+}
+
+# The report takes whatever the recorder writes: no number is too large for it, and
+# a negative one stays negative.
+test_what_is_written_can_be_read() {
+	helper "$B/unit_line" -O1 -fsanitize=undefined -fno-sanitize-recover=all labs/tests/recorder/unit_line.c \
+		labs/recorder/line.c labs/report/load.c \
+		"$B/librdma_common.a" -libverbs -ljansson
+	here units "$B/unit_line" "$T/lines.json"
+	assertEquals "unit_line: 0 failures" "$(out_of units)"
+	assertEquals "$(err_of units)" 0 "$(rc_of units)"
+}
+
+# Half a line at the end is what kill -9 may leave.
+test_half_a_line() {
+	local rc=0
+	echo '{"t":1,"wall":1,"pid":1,"tid":1,"ev":"start","boot":"x"}' >"$T/a.json"
+	printf '{"t":2,"wall":1,"pi' >>"$T/a.json"
+	accepted half "$T/a.json"
+	assert_in "$said" 'last line was cut off'
+	printf 'd\n{"t":3,"wall":1,"ev":"exit"}\n' >>"$T/a.json"
+	said=$(labs/qptrace report "$T/a.json" 2>&1) || rc=$?
+	assertEquals 1 "$rc"
+	assert_in "$said" 'a.json, line 2 is no line of a recording'
+}
+
+# refused WHAT LINE: the report does not take that line, and says why
+refused() {
+	local rc=0
+	echo "$2" >"$T/odd.json"
+	said=$(labs/qptrace report "$T/odd.json" 2>&1) || rc=$?
+	assertEquals "$2: $said" 1 "$rc"
+	assert_in "$said" "odd.json, line 1 is no line of a recording: .*$1" "$2:"
+}
+
+# Times that no clock shows would not fit once two machines' are set side by side.
+test_no_time() {
+	local t
+	for t in -9223372036854775808 9223372036854775807 -1 1152921504606846976; do
+		refused 'no time' "{\"t\":$t,\"ev\":\"exit\"}"
+	done
+	refused 'no time' '{"t":1,"wall":9223372036854775807,"ev":"exit"}'
+	refused 'too big' '{"t":9223372036854775808,"ev":"exit"}'
+	# All that others may have made of a line is taken.
+	echo '{ "ev" : "ex\u0069t", "more": [{"ev": 1}], "t": 5 }' >"$T/a.json"
+	echo '{"t":1152921504606846975,"wall":4611686018427386,"ev":"start","boot":"x"}' >"$T/b.json"
+	accepted edges "$T/a.json" "$T/b.json"
+	assert_in "$said" 'A exit'
+	assert_in "$said" 'A +.*a.json \(pid 0\), 1 events'
+	# What cannot be read twice is.
+	said=$(labs/qptrace report <(cat "$T/a.json"))
+	assert_in "$said" 'A exit'
+	# A count that is out of all proportion.
+	echo '{"t":1,"ev":"post_failed","n":1,"count":9223372036854775807}' >"$T/a.json"
+	said=$(timeout 20 labs/qptrace report "$T/a.json")
+	assert_in "$said" 'A post_failed'
+}
+
+# What a recording costs is little, however long it is.
+test_long_recordings() {
+	local way rc
+	awk 'BEGIN { for (n = 1; n < 60000; n++) {
+		printf "{\"t\":%d,\"wall\":1795397140918879,\"pid\":235,\"tid\":235,\"ev\":\"post_recv\",\"qp\":1,\"qpn\":17,\"len\":4096,\"sges\":1,\"lkey\":\"0x23a\",\"wr_id\":\"0x1\",\"n\":%d,\"addr\":\"0x555555560000\"}\n", 2 * n, n
+		printf "{\"t\":%d,\"wall\":1795397140918879,\"pid\":235,\"tid\":235,\"ev\":\"completion\",\"qp\":1,\"qpn\":17,\"cq\":1,\"status\":\"SUCCESS\",\"op\":\"RECV\",\"len\":4096,\"wr_id\":\"0x1\",\"of\":%d,\"dur\":17}\n", 2 * n + 1, n
+	} }' >"$T/long.json"
+	for way in "" --all "--html $T/long.html"; do
+		rc=0
+		# shellcheck disable=SC2086 # words
+		(ulimit -v 100000 && labs/qptrace report $way "$T/long.json" 2>&1) >"$T/said" || rc=$?
+		assertEquals "report $way: $(tail -n 3 "$T/said")" 0 "$rc"
+	done
+	assert_in "$(<"$T/long.html")" '"left_out":118598'
+}
+
+# shellcheck disable=SC1091
+. shunit2
