@@ -74,14 +74,16 @@ static void *find_in(const struct link_map *map, const char *name)
 	return NULL;
 }
 
-static void *next_function(const char *name)
+/* 排在我们后面的：前面的另一个 preload 正是调用我们的那一个。*/
+void *next_function(const char *name)
 {
 	const struct link_map *map = _r_debug.r_map;
 	void *found = NULL;
 
-	for (; map && !found; map = map->l_next)
-		if (map->l_ld != _DYNAMIC)
-			found = find_in(map, name);
+	while (map->l_ld != _DYNAMIC)
+		map = map->l_next;
+	while (!found && (map = map->l_next))
+		found = find_in(map, name);
 	return found;
 }
 

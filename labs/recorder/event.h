@@ -62,6 +62,9 @@ void event_end(struct event *event);
  */
 void *real_symbol(const char *name, const char *version);
 
+/* The same for what has one version, without a lock or malloc. NULL: none. */
+void *next_function(const char *name);
+
 /* An object pointer is not a function pointer in ISO C: hence the memcpy. */
 #define REAL(name, version, failure)                                       \
 	static __typeof__(&name) real;                                     \

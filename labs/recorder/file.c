@@ -35,9 +35,12 @@ static int move_up(int fd)
 	return high;
 }
 
+/* 名字猜得到，目录也许人人可写：不跟着别人放的符号链接走；里面是程序的事，不给别人看。*/
 static int open_file(int flags)
 {
-	int fd = open(file_name, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
+	int fd = open(file_name,
+		      O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | flags,
+		      0600);
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st))
@@ -63,10 +66,17 @@ static bool still_ours(void)
 
 static void complain(const char *what, int err)
 {
-	char text[sizeof(file_name) + 128];
-	const char *parts[] = { "qptrace: ", what, " ",
-				file_name,   ": ", strerrorname_np(err),
-				"\n" };
+	char text[sizeof(file_name) + 256];
+	const char *parts[] = {
+		"qptrace: ",
+		what,
+		" ",
+		file_name,
+		": ",
+		strerrorname_np(err),
+		err == ELOOP ? ", symbolic links are not followed" : "",
+		"\nqptrace: next: choose another file with -o\n"
+	};
 	size_t used = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

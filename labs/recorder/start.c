@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -226,4 +227,96 @@ EXPORTED _Noreturn void _exit(int status)
 EXPORTED _Noreturn void _Exit(int status)
 {
 	leave_at_once(status);
+}
+
+/* ---- exec ----------------------------------------------------------------- */
+
+/*
+ * exec 成功，进程的内存就都没有了，既不返回也不 _exit：环里的先写出去。和 _exit 一样，它可能在
+ * signal handler 里、在 vfork 的子进程里。失败的话，记录照旧往下走。
+ */
+#define EXEC(name, ...)                                      \
+	do {                                                 \
+		void *symbol = next_function(#name);         \
+		__typeof__(&name) next;                      \
+		memcpy(&next, &symbol, sizeof(next));        \
+		if (is_recording() && writer_owns_process()) \
+			writer_last_words(NULL);             \
+		return next(__VA_ARGS__);                    \
+	} while (0)
+
+EXPORTED int execve(const char *path, char *const argv[], char *const envp[])
+{
+	EXEC(execve, path, argv, envp);
+}
+
+EXPORTED int execv(const char *path, char *const argv[])
+{
+	EXEC(execv, path, argv);
+}
+
+EXPORTED int execvp(const char *file, char *const argv[])
+{
+	EXEC(execvp, file, argv);
+}
+
+EXPORTED int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+	EXEC(execvpe, file, argv, envp);
+}
+
+EXPORTED int fexecve(int fd, char *const argv[], char *const envp[])
+{
+	EXEC(fexecve, fd, argv, envp);
+}
+
+EXPORTED int execveat(int dir, const char *path, char *const argv[],
+		      char *const envp[], int flags)
+{
+	EXEC(execveat, dir, path, argv, envp, flags);
+}
+
+static size_t count(const char *arg, va_list ap)
+{
+	size_t n = 1;
+
+	for (; arg; arg = va_arg(ap, const char *))
+		n++;
+	return n;
+}
+
+/* execl 一族的参数，连同结尾的 NULL；execle 的环境在它后面。*/
+#define LIST(argv, arg, ap)                   \
+	va_list ap;                           \
+	va_start(ap, arg);                    \
+	size_t n_##argv = count(arg, ap);     \
+	char *argv[n_##argv];                 \
+	va_end(ap);                           \
+	va_start(ap, arg);                    \
+	argv[0] = (char *)arg;                \
+	for (size_t i = 1; i < n_##argv; i++) \
+	argv[i] = va_arg(ap, char *)
+
+EXPORTED int execl(const char *path, const char *arg, ...)
+{
+	LIST(argv, arg, ap);
+	va_end(ap);
+	return execv(path, argv);
+}
+
+EXPORTED int execlp(const char *file, const char *arg, ...)
+{
+	LIST(argv, arg, ap);
+	va_end(ap);
+	return execvp(file, argv);
+}
+
+EXPORTED int execle(const char *path, const char *arg, ...)
+{
+	char *const *envp;
+
+	LIST(argv, arg, ap);
+	envp = va_arg(ap, char *const *);
+	va_end(ap);
+	return execve(path, argv, envp);
 }

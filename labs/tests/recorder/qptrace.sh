@@ -33,6 +33,7 @@ options=() # of qptrace
 # In the lab's own memory, and brought out at the end: the shared folder is slow.
 recordings=/tmp/recordings.$$
 bring_out() {
+	find "$recordings" ! -type f ! -type d -delete
 	mv "$recordings"/* "$T"
 }
 
@@ -116,6 +117,18 @@ reap_all() {
 	begun=()
 }
 
+# piped ARG: trace_probe recorded in a pipe, which nobody reads until it says that it
+# is full, and had time to do more; what came out, little by little, is t.ARG.lines
+piped() {
+	mkfifo "$recordings/t.$1.json"
+	{
+		await in_file full "$T/t.$1.out"
+		nap 1
+		dd bs=1k status=none
+	} <"$recordings/t.$1.json" >"$recordings/t.$1.lines" &
+	go t "$1"
+}
+
 # What waits for seconds, and is asked why.
 slow_probes() {
 	local name waiting
@@ -163,6 +176,8 @@ session_probes() {
 	options=() && go t ops
 	both_go modify && both_go remote && both_go early && both_go early_extended
 	both_go extremes
+	for program in l lp le v vp ve vpe veat fve; do go t "exec$program"; done
+	piped brim && piped full
 	reap_all
 	both_go threads 64
 	# With another preload, with all symbols bound at once, and under a shell that
@@ -171,12 +186,15 @@ session_probes() {
 	LD_BIND_NOW=1 go bound threads 2
 	LD_BIND_NOW=1 recorded start t.none true
 	recorded start t.two sh -c "$B/trace_probe threads 1; $B/trace_probe threads 2"
+	# The second program has the shell's PID, and so the name that the link has.
+	recorded start t.linked sh -c "ln -s $T/followed $recordings/t.linked.json.\$\$
+		$B/trace_probe threads 1; exec $B/trace_probe threads 1"
 	start p.dl "$B/dl_probe"
 	recorded start t.dl "$B/dl_probe"
 	start p.symbols "$B/dl_probe" symbols
 	recorded start t.symbols "$B/dl_probe" symbols
 	reap_all
-	reap t.none t.two p.dl t.dl p.symbols t.symbols
+	reap t.none t.two t.linked p.dl t.dl p.symbols t.symbols
 	# The program itself explains nothing.
 	options=(--stall 0.2)
 	# shellcheck disable=SC2086 # names

@@ -233,6 +233,62 @@ test_unharmed() {
 	done
 }
 
+# Nothing is lost when the program becomes another one, by whichever call.
+test_exec() {
+	local how env
+	given probes || return 0
+	for how in l lp le v vp ve vpe veat fve; do
+		[[ $how == *e* ]] && env=given || env=own
+		assertEquals "exec$how $env" "$(out_of "t.exec$how")"
+		assertEquals "$(err_of "t.exec$how")" 0 "$(rc_of "t.exec$how")"
+		assertEquals "completions before exec$how" 20 \
+			"$(count "t.exec$how" '.ev == "completion"')"
+	done
+}
+
+# While the recording cannot be written: no ring runs over, and a fork finds the
+# recorder in one piece.
+test_the_file_is_slow() {
+	local n
+	given probes || return 0
+	for n in brim full; do
+		mv "$T/t.$n.lines" "$T/t.$n.json"
+		accepted $n "$T/t.$n.json"
+		assertEquals "$n: the last line" exit "$(tail -n 1 "$T/t.$n.json" | jq -r .ev)"
+	done
+	assertEquals "$(err_of t.brim)" 0 "$(rc_of t.brim)"
+	# shellcheck disable=SC2046 # numbers
+	assertEquals 'each post once, and in order' "$(printf '0x%x ' $(seq 4600))" \
+		"$(values t.brim 'select(.ev == "post_srq_recv").wr_id')"
+	assertEquals "$(err_of t.full)" 3 "$(rc_of t.full)"
+	assertEquals 600 "$(count t.full '.ev == "post_srq_recv"')"
+	mv "$T"/t.full.json.* "$T/child.json"
+	assertEquals 40 "$(count child '.ev == "completion"')"
+	for n in child t.full; do
+		assertEquals "all lines of $n are of one process" true \
+			"$(jq -s 'map(.pid) | unique | length == 1' "$T/$n.json")"
+	done
+}
+
+# A recording is for who made it, and goes where it was meant to go.
+test_recordings_are_private() {
+	local rc=0
+	ln -s "$T/target" "$T/link.json"
+	labs/qptrace -o "$T/link.json" true 2>"$T/err" || rc=$?
+	assertEquals 1 "$rc"
+	assert_in "$(cat "$T/err")" 'link.json is a symbolic link, which is not followed'
+	assert_in "$(cat "$T/err")" '^qptrace: next: '
+	assertTrue 'the link is still there' "[[ -L $T/link.json ]]"
+	given probes || return 0
+	assertEquals 'others may not read' 600 \
+		"$(stat -c %a "$T"/t.*.json "$T"/t.*.json.[0-9]* | sort -u)"
+	assertEquals "$(err_of t.linked)" 0 "$(rc_of t.linked)"
+	assert_in "$(err_of t.linked)" \
+		'^qptrace: not recording, cannot open .*t.linked.json.[0-9]+: ELOOP, symbolic links are not followed'
+	assert_in "$(err_of t.linked)" '^qptrace: next: choose another file'
+	assertFalse 'FILE.PID was followed' "[[ -e $T/followed ]]"
+}
+
 # Every line says what was posted: the same text as last time is used again only
 # if it is the same.
 test_lines() {

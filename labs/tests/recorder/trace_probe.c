@@ -24,13 +24,21 @@
  *	early_extended       同样，用 ibv_wr_*
  *	extremes             像 UCX 与 NCCL 那样用 fd -1 打听 DMA-BUF；再给各个调用最大、
  *	                     最小的数，都被拒绝
+ *	full                 post 600 个 receive 到 SRQ，然后 fork；子进程收发 20 个消息，退出码
+ *	                     3，父进程的一次调用失败
+ *	brim                 post 600 个，再 post 4000 个：比环装得下的多
+ *	execX                收发 10 个消息，然后用 exec 家的 execX 变成 sh，它打印 X 与 $WORD；
+ *	                     带环境的给它 WORD=given，别的是 WORD=own
  *	leave N              vfork 出的子进程 _exit；自己收发 10 个消息，然后 _exit(N)
  *	ops                  context->ops.poll_cq 在哪个库里
  *
  * 自连：一个 QP 的对端就是它自己（rxe 支持），所以一个进程就够了。
  */
+#include "ends.h"
+
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <limits.h>
 #include <pthread.h>
@@ -42,204 +50,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define MESSAGES   20
-#define SIZE	   64
-#define GRH	   40
-#define QKEY	   0x1234
-#define DEADLINE_S 20
-
-struct end {
-	struct ibv_context *context;
-	struct ibv_pd *pd;
-	struct ibv_mr *mr;
-	struct ibv_comp_channel *channel; /* or NULL */
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
-	char buf[2 * SIZE + GRH];
-};
-
-static void die(const char *what, int err)
-{
-	fprintf(stderr, "trace_probe: %s: %s\n", what, strerror(err));
-	exit(1);
-}
-
-static struct ibv_context *open_first(void)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *context;
-
-	if (!list || !list[0])
-		die("ibv_get_device_list", ENODEV);
-	context = ibv_open_device(list[0]);
-	if (!context)
-		die("ibv_open_device", errno);
-	ibv_free_device_list(list);
-	return context;
-}
-
-static void make(struct end *e, enum ibv_qp_type type, bool events)
-{
-	struct ibv_qp_init_attr init = {
-		.qp_type = type,
-		.cap = { 32, 32, 1, 1, 0 },
-	};
-
-	e->context = open_first();
-	e->pd = ibv_alloc_pd(e->context);
-	if (!e->pd)
-		die("ibv_alloc_pd", errno);
-	e->mr = ibv_reg_mr(e->pd, e->buf, sizeof(e->buf),
-			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	if (events)
-		e->channel = ibv_create_comp_channel(e->context);
-	e->cq = ibv_create_cq(e->context, 64, NULL, e->channel, 0);
-	if (!e->mr || !e->cq || (events && ibv_req_notify_cq(e->cq, 0)))
-		die("ibv_reg_mr, ibv_create_cq, ibv_req_notify_cq", errno);
-	init.send_cq = init.recv_cq = e->cq;
-	e->qp = ibv_create_qp(e->pd, &init);
-	if (!e->qp)
-		die("ibv_create_qp", errno);
-}
-
-static void to_init(struct end *e)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
-	};
-	int err = ibv_modify_qp(e->qp, &attr,
-				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					IBV_QP_ACCESS_FLAGS);
-
-	if (err)
-		die("INIT", err);
-}
-
-/* @to 是它自己，或者另一个 end 的 QP。*/
-static void connect_to(struct end *e, const struct end *to)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = to->qp->qp_num,
-		.rq_psn = 100,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1,
-			     .port_num = 1,
-			     .grh = { .sgid_index = 1, .hop_limit = 1 } },
-	};
-	int err;
-
-	if (ibv_query_gid(e->context, 1, 1, &attr.ah_attr.grh.dgid))
-		die("ibv_query_gid", errno);
-	err = ibv_modify_qp(e->qp, &attr,
-			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-				    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				    IBV_QP_MAX_DEST_RD_ATOMIC |
-				    IBV_QP_MIN_RNR_TIMER);
-	if (err)
-		die("RTR", err);
-	attr = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTS,
-		.sq_psn = 100,
-		.timeout = 18, /* patient: others load this machine */
-		.retry_cnt = 6,
-		.rnr_retry = 7,
-		.max_rd_atomic = 1,
-	};
-	err = ibv_modify_qp(e->qp, &attr,
-			    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-				    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				    IBV_QP_MAX_QP_RD_ATOMIC);
-	if (err)
-		die("RTS", err);
-}
-
-static void to_rts(struct end *e)
-{
-	connect_to(e, e);
-}
-
-static void post_recv(struct end *e)
-{
-	struct ibv_sge sge = { (uintptr_t)e->buf, SIZE, e->mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
-	struct ibv_recv_wr *bad;
-	int err = ibv_post_recv(e->qp, &wr, &bad);
-
-	if (err)
-		die("ibv_post_recv", err);
-}
-
-static void post_send(struct end *e, struct ibv_send_wr wr)
-{
-	struct ibv_sge sge = { (uintptr_t)e->buf + SIZE, SIZE, e->mr->lkey };
-	struct ibv_send_wr *bad;
-	int err;
-
-	wr.wr_id = 2;
-	wr.sg_list = &sge;
-	wr.num_sge = 1;
-	err = ibv_post_send(e->qp, &wr, &bad);
-	if (err)
-		die("ibv_post_send", err);
-}
-
-/* 等 @n 个 completion，返回最后一个的 status。*/
-static int reap(struct end *e, int n)
-{
-	time_t end = time(NULL) + DEADLINE_S;
-	struct ibv_wc wc = { 0 };
-
-	while (n > 0) {
-		int got = ibv_poll_cq(e->cq, 1, &wc);
-
-		if (got < 0 || time(NULL) > end)
-			die("ibv_poll_cq", got < 0 ? errno : ETIMEDOUT);
-		n -= got;
-	}
-	return wc.status;
-}
-
-static void unmake(struct end *e)
-{
-	ibv_destroy_qp(e->qp);
-	ibv_destroy_cq(e->cq);
-	ibv_dereg_mr(e->mr);
-	ibv_dealloc_pd(e->pd);
-	ibv_close_device(e->context);
-}
-
-static void converse(struct end *e, int messages)
-{
-	const struct ibv_send_wr send = { .opcode = IBV_WR_SEND,
-					  .send_flags = IBV_SEND_SIGNALED };
-
-	for (int i = 0; i < messages; i++) {
-		post_recv(e);
-		post_send(e, send);
-		if (reap(e, 2) != IBV_WC_SUCCESS)
-			die("completion", EIO);
-	}
-}
-
-/* 自连的 QP，收发过 20 个消息。*/
-static struct end *after_a_talk(void)
-{
-	struct end *e = calloc(1, sizeof(*e));
-
-	if (!e)
-		die("calloc", ENOMEM);
-	make(e, IBV_QPT_RC, false);
-	to_init(e);
-	to_rts(e);
-	converse(e, MESSAGES);
-	return e;
-}
 
 static void *one_thread(void *arg)
 {
@@ -287,6 +97,21 @@ static int forks(void)
 	return 5;
 }
 
+/* 不经网络就有的记录。*/
+static void post_to(struct end *e, struct ibv_srq *srq, int n)
+{
+	struct ibv_sge sge = { (uintptr_t)e->buf, SIZE, e->mr->lkey };
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+	static uint64_t posted;
+
+	for (int i = 0; i < n; i++) {
+		wr.wr_id = ++posted;
+		if (ibv_post_srq_recv(srq, &wr, &bad))
+			die("ibv_post_srq_recv", EIO);
+	}
+}
+
 static int skip_a_step(struct end *e)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
@@ -324,6 +149,40 @@ static int wrong_rkey(struct end *e)
 	printf("to INIT: %d, ", ibv_modify_qp(e->qp, &init, IBV_QP_STATE));
 	printf("state as the program knows it: %d\n", (int)e->qp->state);
 	return 4;
+}
+
+static int fork_when_full(struct end *e)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		one_thread(NULL);
+		_exit(3);
+	}
+	skip_a_step(e);
+	waitpid(pid, &status, 0);
+	return WEXITSTATUS(status);
+}
+
+/* 两次，每次不到记录器的一个缓冲：它不拿着锁，停在第二次的 write 里。*/
+static int fill(struct end *e, bool forks_then)
+{
+	struct ibv_srq_init_attr init = { .attr = { 8192, 1, 0 } };
+	struct ibv_srq *srq = ibv_create_srq(e->pd, &init);
+
+	if (!srq)
+		die("ibv_create_srq", errno);
+	for (int i = 0; i < 2; i++) {
+		post_to(e, srq, 300);
+		usleep(300000);
+	}
+	printf("full\n");
+	fflush(stdout);
+	if (forks_then)
+		return fork_when_full(e);
+	post_to(e, srq, 4000);
+	return 0;
 }
 
 static volatile sig_atomic_t asked_to_quit;
@@ -629,6 +488,34 @@ static void leave_a_child(void)
 	waitpid(pid, NULL, 0);
 }
 
+#define SCRIPT "sh", "-c", "echo $0 $WORD"
+
+static int become(const char *how)
+{
+	char *argv[] = { SCRIPT, (char *)how, NULL };
+	char *envp[] = { "WORD=given", NULL };
+	int sh = open("/bin/sh", O_RDONLY | O_CLOEXEC);
+
+	setenv("WORD", "own", 1);
+	if (!strcmp(how, "execl"))
+		return execl("/bin/sh", SCRIPT, how, NULL);
+	if (!strcmp(how, "execlp"))
+		return execlp("sh", SCRIPT, how, NULL);
+	if (!strcmp(how, "execle"))
+		return execle("/bin/sh", SCRIPT, how, NULL, envp);
+	if (!strcmp(how, "execv"))
+		return execv("/bin/sh", argv);
+	if (!strcmp(how, "execvp"))
+		return execvp("sh", argv);
+	if (!strcmp(how, "execve"))
+		return execve("/bin/sh", argv, envp);
+	if (!strcmp(how, "execvpe"))
+		return execvpe("sh", argv, envp);
+	if (!strcmp(how, "execveat"))
+		return execveat(sh, "", argv, envp, AT_EMPTY_PATH);
+	return fexecve(sh, argv, envp);
+}
+
 static int with_a_qp(const char *how, int number)
 {
 	static struct end e;
@@ -641,6 +528,8 @@ static int with_a_qp(const char *how, int number)
 	to_init(&e);
 	if (e.channel)
 		return wait_for_event(&e, how, number);
+	if (!strcmp(how, "brim") || !strcmp(how, "full"))
+		return fill(&e, !strcmp(how, "full"));
 	if (!strcmp(how, "modify"))
 		return skip_a_step(&e);
 	if (!strcmp(how, "remote"))
@@ -668,6 +557,8 @@ static int with_a_qp(const char *how, int number)
 	converse(&e, 10);
 	if (!strcmp(how, "leave"))
 		_exit(number);
+	if (strstr(how, "exec"))
+		return become(how);
 	if (!strcmp(how, "crash"))
 		*(volatile int *)(uintptr_t)number = 1;
 	if (!strcmp(how, "signal"))
