@@ -7,133 +7,7 @@
  * 测试写在 world 里。测的只是“已知这些事实时，说出的原因对不对”；事实本身是不是这
  * 样，由 labs/faults 在真的 rxe 上证明。
  */
-#include "explain/explain.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
-#undef ibv_query_port
-
-/* ---- 替身 ------------------------------------------------------------------ */
-
-static struct {
-	bool qp_unknown;
-	struct ibv_qp_attr qp;
-	struct ibv_device_attr device;
-	struct ibv_port_attr port;
-	struct ibv_gid_entry gid;
-} world;
-
-int ibv_query_qp(struct ibv_qp *the_qp, struct ibv_qp_attr *attr, int mask,
-		 struct ibv_qp_init_attr *init)
-{
-	memset(init, 0, sizeof(*init));
-	*attr = world.qp;
-	/* 真的 libibverbs 在这里改写它的缓存。*/
-	if ((mask & IBV_QP_STATE) && !world.qp_unknown)
-		the_qp->state = world.qp.qp_state;
-	return world.qp_unknown ? EINVAL : 0;
-}
-
-int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
-{
-	(void)context;
-	*attr = world.device;
-	errno = ENOTTY; /* 系统调用随时会改它 */
-	return 0;
-}
-
-int ibv_query_port(struct ibv_context *context, uint8_t port,
-		   struct _compat_ibv_port_attr *attr)
-{
-	(void)context;
-	(void)port;
-	memcpy(attr, &world.port, sizeof(world.port));
-	return 0;
-}
-
-int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
-		  union ibv_gid *gid)
-{
-	(void)context;
-	(void)port;
-	(void)index;
-	*gid = world.gid.gid;
-	return 0;
-}
-
-int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
-		      uint32_t index, struct ibv_gid_entry *entry,
-		      uint32_t flags, size_t size)
-{
-	(void)context;
-	(void)port;
-	(void)index;
-	(void)flags;
-	(void)size;
-	*entry = world.gid;
-	return 0;
-}
-
-const char *ibv_get_device_name(struct ibv_device *device)
-{
-	(void)device;
-	return "none0";
-}
-
-/* ---- 台子 ------------------------------------------------------------------ */
-
-static struct ibv_context context;
-static struct ibv_pd pd = { .context = &context };
-static struct ibv_qp qp = { .context = &context, .pd = &pd };
-static int failures;
-
-static void expect(const char *what, const struct explanation *why,
-		   const char *id)
-{
-	bool good = id ? why->id && !strcmp(why->id, id) : !why->id;
-
-	if (good && id)
-		good = why->cause[0] && why->next[0];
-	if (!good)
-		failures++;
-	printf("%s %s: %s%s%s\n", good ? "ok" : "not ok", what,
-	       why->id ? why->id : "nothing", good ? "" : ", expected ",
-	       good ? ""
-	       : id ? id
-		    : "nothing");
-}
-
-static void expect_true(const char *what, bool good)
-{
-	if (!good)
-		failures++;
-	printf("%s %s\n", good ? "ok" : "not ok", what);
-}
-
-/* 一个普通的 RoCE v2 设备，不是 rxe；QP 是 RC。*/
-static void ordinary_world(enum ibv_qp_state state)
-{
-	memset(&world, 0, sizeof(world));
-	world.qp.qp_state = state;
-	world.qp.port_num = 1;
-	world.device.vendor_id = 0x2c9;
-	world.device.phys_port_cnt = 1;
-	world.device.max_qp_init_rd_atom = 16;
-	world.device.max_qp_rd_atom = 16;
-	world.port.link_layer = IBV_LINK_LAYER_ETHERNET;
-	world.port.max_mtu = IBV_MTU_4096;
-	world.port.active_mtu = IBV_MTU_1024;
-	world.gid.gid_type = IBV_GID_TYPE_ROCE_V2;
-	memset(world.gid.gid.raw + 10, 0xff, 2);
-	world.gid.gid.raw[15] = 1;
-	qp.qp_type = IBV_QPT_RC;
-	qp.state = state;
-	qp.qp_num = 0x11;
-}
+#include "world.h"
 
 static const int rtr_bits = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -493,6 +367,43 @@ static void test_completion(void)
 	expect("a QPN that is none", &why, "qpn-byte-order");
 }
 
+/* 加起来绕过 2^64 的，也要看得对：恰好到头的在里面，绕过去的不在。*/
+static void test_the_end_of_the_address_space(void)
+{
+	const struct ibv_wc wc = { .status = IBV_WC_LOC_PROT_ERR };
+	struct explain_mr mr = { .length = 4096, .lkey = 7, .access = -1 };
+	struct ibv_sge sge = { .lkey = 7 };
+	struct ibv_send_wr send = { .sg_list = &sge, .num_sge = 1 };
+	const struct explain_request request = { .send = &send,
+						 .local = &mr,
+						 .n_local = 1 };
+	const struct {
+		uint64_t mr, addr;
+		uint32_t length;
+		bool outside;
+	} cases[] = {
+		{ -4096ULL, -64ULL, 64, false },
+		{ -4096ULL, -64ULL, 65, true },
+		{ -4096ULL, -4096ULL, 4096, false },
+		{ -4096ULL, -4097ULL, 4096, true },
+		{ 4096, -64ULL, 4096 + 128, true },
+		{ 4096, 8191, UINT32_MAX, true },
+	};
+
+	ordinary_world(IBV_QPS_ERR);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct explanation why;
+
+		mr.addr = cases[i].mr;
+		sge.addr = cases[i].addr;
+		sge.length = cases[i].length;
+		why = explain_completion(&qp, &wc, &request);
+		expect_true("an SGE near 2^64",
+			    cases[i].outside == !strcmp(why.id ? why.id : "",
+							"sge-outside-mr"));
+	}
+}
+
 /* ---- UD 的 40 字节 ----------------------------------------------------------- */
 
 /* 在 @forty 的 20 处放一个 IPv4 头，或者在 0 处放一个 IPv6 头（next：见各处）。*/
@@ -629,6 +540,41 @@ static void test_nothing_is_changed(void)
 	expect_true("qp->state is as it was", qp.state == IBV_QPS_RTS);
 }
 
+static int open_files(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+/* 它问内核：procfs、sysfs、两种 netlink。问一百次，一个 fd 也不留下。*/
+static void test_descriptors(const char *own_gid)
+{
+	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
+	struct explanation why = { 0 };
+	struct ibv_qp_attr attr;
+	int before = open_files();
+
+	for (int i = 0; i < 100; i++) {
+		ordinary_world(IBV_QPS_INIT);
+		world.gid.ndev_ifindex = 1;
+		attr = good_attr(IBV_QPS_RTR);
+		inet_pton(AF_INET6, own_gid, &attr.ah_attr.grh.dgid);
+		world.qp.ah_attr = attr.ah_attr;
+		explain_modify_qp(&qp, &attr, rtr_bits, ETIMEDOUT);
+		explain_reg_mr_call(&pd, &attr, sizeof(attr), 0, ENOMEM);
+		explain_reg_mr_call(&pd, &attr, sizeof(attr), 0, EFAULT);
+		why = explain_completion(&qp, &wc, NULL);
+	}
+	expect_true("100 calls leave no descriptor", open_files() == before);
+	printf("# the last one saw: %s\n", why.seen);
+}
+
 static void test_text(void)
 {
 	struct explanation none = { .cause = "" }, two = { .next = "do it" };
@@ -648,8 +594,14 @@ static void test_text(void)
 	expect_true("0 becomes EIO", verb_failed(0, none, "call()") == -EIO);
 }
 
-int main(void)
+/* DEVICE GID：本机的一个设备和它的 GID，问得到对端。*/
+int main(int argc, char **argv)
 {
+	if (argc > 2) {
+		device_name = argv[1];
+		test_descriptors(argv[2]);
+		return failures ? 1 : 0;
+	}
 	test_dmabuf();
 	test_types();
 	test_order_of_checks();
@@ -661,10 +613,12 @@ int main(void)
 	test_statuses();
 	test_status_sides();
 	test_completion();
+	test_the_end_of_the_address_space();
 	test_grh_over_ipv4();
 	test_grh();
 	test_switch();
 	test_nothing_is_changed();
 	test_text();
+	test_descriptors("::ffff:192.0.2.1");
 	return failures ? 1 : 0;
 }

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * world.h - stand-ins for libibverbs' ibv_query_*: what they answer is in world; and
+ * a QP to be asked about.
+ */
+#ifndef TESTS_EXPLAIN_WORLD_H
+#define TESTS_EXPLAIN_WORLD_H
+
+#include "explain/explain.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#undef ibv_query_port
+
+/* ---- 替身 ------------------------------------------------------------------ */
+
+static struct {
+	bool qp_unknown;
+	struct ibv_qp_attr qp;
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+	struct ibv_gid_entry gid;
+} world;
+static const char *device_name = "none0";
+
+int ibv_query_qp(struct ibv_qp *the_qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init)
+{
+	memset(init, 0, sizeof(*init));
+	*attr = world.qp;
+	/* 真的 libibverbs 在这里改写它的缓存。*/
+	if ((mask & IBV_QP_STATE) && !world.qp_unknown)
+		the_qp->state = world.qp.qp_state;
+	return world.qp_unknown ? EINVAL : 0;
+}
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	(void)context;
+	*attr = world.device;
+	errno = ENOTTY; /* 系统调用随时会改它 */
+	return 0;
+}
+
+int ibv_query_port(struct ibv_context *context, uint8_t port,
+		   struct _compat_ibv_port_attr *attr)
+{
+	(void)context;
+	(void)port;
+	memcpy(attr, &world.port, sizeof(world.port));
+	return 0;
+}
+
+int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
+		  union ibv_gid *gid)
+{
+	(void)context;
+	(void)port;
+	(void)index;
+	*gid = world.gid.gid;
+	return 0;
+}
+
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
+		      uint32_t index, struct ibv_gid_entry *entry,
+		      uint32_t flags, size_t size)
+{
+	(void)context;
+	(void)port;
+	(void)index;
+	(void)flags;
+	(void)size;
+	*entry = world.gid;
+	return 0;
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	(void)device;
+	return device_name;
+}
+
+/* ---- 台子 ------------------------------------------------------------------ */
+
+static struct ibv_context context;
+static struct ibv_pd pd = { .context = &context };
+static struct ibv_qp qp = { .context = &context, .pd = &pd };
+static int failures;
+
+static void expect(const char *what, const struct explanation *why,
+		   const char *id)
+{
+	bool good = id ? why->id && !strcmp(why->id, id) : !why->id;
+
+	if (good && id)
+		good = why->cause[0] && why->next[0];
+	if (!good)
+		failures++;
+	printf("%s %s: %s%s%s\n", good ? "ok" : "not ok", what,
+	       why->id ? why->id : "nothing", good ? "" : ", expected ",
+	       good ? ""
+	       : id ? id
+		    : "nothing");
+}
+
+static void expect_true(const char *what, bool good)
+{
+	if (!good)
+		failures++;
+	printf("%s %s\n", good ? "ok" : "not ok", what);
+}
+
+/* 一个普通的 RoCE v2 设备，不是 rxe；QP 是 RC。*/
+static void ordinary_world(enum ibv_qp_state state)
+{
+	memset(&world, 0, sizeof(world));
+	world.qp.qp_state = state;
+	world.qp.port_num = 1;
+	world.device.vendor_id = 0x2c9;
+	world.device.phys_port_cnt = 1;
+	world.device.max_qp_init_rd_atom = 16;
+	world.device.max_qp_rd_atom = 16;
+	world.port.link_layer = IBV_LINK_LAYER_ETHERNET;
+	world.port.max_mtu = IBV_MTU_4096;
+	world.port.active_mtu = IBV_MTU_1024;
+	world.gid.gid_type = IBV_GID_TYPE_ROCE_V2;
+	memset(world.gid.gid.raw + 10, 0xff, 2);
+	world.gid.gid.raw[15] = 1;
+	qp.qp_type = IBV_QPT_RC;
+	qp.state = state;
+	qp.qp_num = 0x11;
+}
+
+#endif
