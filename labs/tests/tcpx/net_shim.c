@@ -25,7 +25,7 @@
  *	  nullmr      regMr 成功而 mhandle 是 NULL
  *	  unpack      v7/v8 自称 NCCL_NET_DEVICE_UNPACK
  *	  corrupt     收到的消息正中间错一个字节
- *	  overrun     buffer 之后的一个字节被写
+ *	  overrun     buffer 之后的一个字节被写；leap、early  之后第 64 个，之前第 64 个
  *	  linger      close 时还在读写在途的 buffer，像一个有后台线程的插件
  *	  devices=N   devices() 说有 N 个
  *	  nolisten    listen 返回 0，而 comm 是 NULL
@@ -577,6 +577,10 @@ static void lie(const struct request *r, int *sizes, const int *truth)
 			data[truth[i] / 2] ^= 1;
 		if (recv && asked("overrun"))
 			data[r->sizes[i]] ^= 1;
+		if (recv && asked("leap"))
+			data[r->sizes[i] + 63] ^= 1;
+		if (recv && asked("early"))
+			data[-64] ^= 1;
 		if (!sizes || asked("nosize"))
 			continue;
 		sizes[i] = truth[i] - (recv && asked("shortsize"));

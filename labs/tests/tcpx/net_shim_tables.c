@@ -108,8 +108,8 @@ static void check_words(void)
 	static const char known[] =
 		" slow busy sleepy lazy late devhandle nosize zerosize "
 		"shortsize longsize roomsize notags nullmr unpack corrupt "
-		"overrun linger devices nolisten crash badlog hole fail "
-		"failremote ";
+		"overrun leap early linger devices nolisten crash badlog "
+		"hole fail failremote ";
 	const char *list = getenv("NET_SHIM");
 	char word[64];
 

@@ -176,15 +176,20 @@ test_lying_plugins() {
 	server_shim=corrupt client_shim='' talks text -q -t 2 : -q -t 2
 	server_shim=overrun client_shim='' talks full -q -t 2 : -q -t 2 -s 64
 	server_shim=overrun client_shim='' talks none -q -t 2 : -q -t 2 -s 0
+	for lie in leap early; do
+		server_shim=$lie client_shim='' talks "$lie" -q -t 2 : -q -t 2 -s 7001
+	done
 	wait
 	without_shim
 	assert_fails corrupt.server \
 		'message 0 on channel 0 arrived wrong: byte 3500 of 7001 differs'
-	assert_fails overrun.server 'message 0 .*bytes outside the buffer'
+	for lie in overrun leap early; do
+		assert_fails "$lie.server" 'message 0 .*bytes outside the buffer'
+	done
 	assert_fails text.server 'message 0 .*it is not the text'
 	assert_fails full.server 'bytes outside the buffer'
 	assert_fails none.server 'bytes outside the buffer'
-	for lie in corrupt overrun text full none; do
+	for lie in corrupt overrun leap early text full none; do
 		assert_fails "$lie.client" "$LOST"
 	done
 	# A measurement looks at the last window only, and at the contents.
