@@ -73,7 +73,8 @@ static char *scan_text(char *p, bool checked, struct value *value)
 		return NULL;
 	*value = (struct value){ .text = p };
 	for (; *p != '"'; p++)
-		if (*p == '\\' && checked)
+		if (*p == '\\' && p[1] &&
+		    (checked || strchr("\"\\/bfnrt", p[1])))
 			p++;
 		else if ((signed char)*p < ' ' || *p == '\\')
 			return NULL;
@@ -112,8 +113,8 @@ static void take(struct value *members, const struct value *key,
 }
 
 /*
- * 记录器写的行，几乎都只有整数与不用转义的 ASCII：一遍看完，不必为每个成员 malloc。别的行
- * 返回 false，@p 不变；它们先经 jansson（@checked），剩下的只会有转义。
+ * 记录器写的行，几乎都只有整数与 ASCII：一遍看完，不必为每个成员 malloc。别的行返回 false，
+ * @p 不变；它们先经 jansson（@checked），剩下的只会多些转义。
  */
 static bool scan(char *p, bool checked, struct value *members)
 {
