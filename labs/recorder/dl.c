@@ -80,9 +80,9 @@ void *next_function(const char *name)
 	const struct link_map *map = _r_debug.r_map;
 	void *found = NULL;
 
-	while (map->l_ld != _DYNAMIC)
+	while (map && map->l_ld != _DYNAMIC)
 		map = map->l_next;
-	while (!found && (map = map->l_next))
+	while (!found && map && (map = map->l_next))
 		found = find_in(map, name);
 	return found;
 }
