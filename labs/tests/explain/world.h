@@ -18,7 +18,7 @@
 
 #undef ibv_query_port
 
-/* ---- 替身 ------------------------------------------------------------------ */
+/* ---- stand-ins ------------------------------------------------------------- */
 
 static struct {
 	bool qp_unknown;
@@ -34,7 +34,7 @@ int ibv_query_qp(struct ibv_qp *the_qp, struct ibv_qp_attr *attr, int mask,
 {
 	memset(init, 0, sizeof(*init));
 	*attr = world.qp;
-	/* 真的 libibverbs 在这里改写它的缓存。*/
+	/* The real one changes its copy here. */
 	if ((mask & IBV_QP_STATE) && !world.qp_unknown)
 		the_qp->state = world.qp.qp_state;
 	return world.qp_unknown ? EINVAL : 0;
@@ -44,7 +44,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
 	(void)context;
 	*attr = world.device;
-	errno = ENOTTY; /* 系统调用随时会改它 */
+	errno = ENOTTY; /* any system call may */
 	return 0;
 }
 
@@ -86,7 +86,7 @@ const char *ibv_get_device_name(struct ibv_device *device)
 	return device_name;
 }
 
-/* ---- 台子 ------------------------------------------------------------------ */
+/* ---- what is asked about --------------------------------------------------- */
 
 static struct ibv_context context;
 static struct ibv_pd pd = { .context = &context };
@@ -116,7 +116,7 @@ static void expect_true(const char *what, bool good)
 	printf("%s %s\n", good ? "ok" : "not ok", what);
 }
 
-/* 一个普通的 RoCE v2 设备，不是 rxe；QP 是 RC。*/
+/* An ordinary RoCE v2 device, no rxe; the QP is RC. */
 static void ordinary_world(enum ibv_qp_state state)
 {
 	memset(&world, 0, sizeof(world));

@@ -89,7 +89,7 @@ static void to_init(struct end *e)
 		die("INIT", err);
 }
 
-/* @to 是它自己，或者另一个 end 的 QP。*/
+/* @to is itself, or the QP of another end. */
 static void connect_to(struct end *e, const struct end *to)
 {
 	struct ibv_qp_attr attr = {
@@ -160,7 +160,7 @@ static void post_send(struct end *e, struct ibv_send_wr wr)
 		die("ibv_post_send", err);
 }
 
-/* 等 @n 个 completion，返回最后一个的 status。*/
+/* Waits for @n completions; returns the status of the last one. */
 static int reap(struct end *e, int n)
 {
 	time_t end = time(NULL) + DEADLINE_S;
@@ -198,7 +198,7 @@ static void converse(struct end *e, int messages)
 	}
 }
 
-/* 自连的 QP，收发过 20 个消息。*/
+/* Connected to itself, after 20 messages. */
 static struct end *after_a_talk(void)
 {
 	struct end *e = calloc(1, sizeof(*e));
