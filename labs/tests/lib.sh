@@ -72,7 +72,7 @@ helper() {
 	mkdir -p "$(dirname "$out")"
 	(
 		flock 9
-		[[ ! -e $out || -n $(find labs common -name '*.[ch]' \
+		[[ ! -e $out || -n $(find labs/tests "$SOURCES"/{labs,common} -name '*.[ch]' \
 			-newer "$out" -print -quit) ]] || exit 0
 		"${CC:-cc}" -D_GNU_SOURCE -Icommon -g -Wall -Wextra -Werror \
 			-o "$out.new" "$@" && mv "$out.new" "$out"
