@@ -122,20 +122,35 @@ static void start_read(struct engine_service *service,
 						  : "an auth_token is needed"));
 }
 
-/* 找到 session，或已替它作答（NULL）。*/
+// region owner
+/*
+ * 找到 session，或已替它作答（NULL）。
+ *
+ * 知道 id 的不一定是它的主人：id 会写进日志，会传来传去。buffer 用完要回到主人手里、装它
+ * 的下一次读取；若曾交给过别人，那人的映射从此什么都看得见。所以只认开始它的那条连接：
+ * 连接一断 session 就结束，没有哪个守规矩的 client 会换一条连接来用它。
+ */
 static struct engine_session *session_of(struct engine_service *service,
 					 struct ipc_client *client,
 					 struct engine_text id)
 {
 	struct engine_session *session = NULL;
+	struct engine_failure failure;
 	int rc = engine_session_find(&service->sessions, id, &session);
 
-	if (!rc && session->ready)
+	if (!rc && session->owner != &client->owner)
+		failure = engine_failure_of(ENGINE_PERMISSION_DENIED,
+					    "session %s is another client's",
+					    session->id);
+	else if (!rc && session->ready)
 		return session;
-	engine_ipc_fail(client, rc == -ETIME ? engine_session_expired(id)
-					     : engine_session_unknown(id));
+	else
+		failure = rc == -ETIME ? engine_session_expired(id)
+				       : engine_session_unknown(id);
+	engine_ipc_fail(client, failure);
 	return NULL;
 }
+// endregion owner
 
 // region complete
 /* 为什么不算成功；NULL：双方说的一致。*/

@@ -19,6 +19,7 @@
  *	sessions=N,V,N,C  begin N sessions, print how many answers were what
  *	token=TEXT	put it into later StartReads
  *	map=K complete=K,SUCCESS,BYTES[,CRC]	 of the K-th session (from 1)
+ *	id=UUID		a session that somebody else began, as if begun here
  *	hex=BYTES length=N fill=N	send bytes, a length, N zeros
  *	trickle=MS	from now on one byte at a time, with a pause before each
  *	answer		wait for an answer, print it as one line of JSON
@@ -28,12 +29,16 @@
  *	silence=MS	nothing may come for so long
  *	eof		wait until the engine closes
  *	shut sleep=MS	send no more; wait
+ *	gate=FIFO	wait until somebody opens it for writing
  *	repeat=N	do the next item N times
+ *	clients=N	do the items that follow N times, each time as a new
+ *			client, who stays
  *
  * Exit code: 0, or 1 at the first item that fails.
  */
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <msgpack.h>
 #include <poll.h>
@@ -549,6 +554,20 @@ static int print_bytes(void)
 	return 0;
 }
 
+static int await_gate(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? fail(path) : close(fd);
+}
+
+static int keep_id(const char *id)
+{
+	if (strlen(id) == ID_SIZE && peer.n_ids < 64)
+		strcpy(peer.ids[peer.n_ids++], id);
+	return 0;
+}
+
 static int check_silence(int ms)
 {
 	struct pollfd p = { .fd = peer.sock, .events = POLLIN };
@@ -650,8 +669,46 @@ static int do_item(const char *item)
 		return peer.trickle_ms = atoi(v), 0;
 	if ((v = value_of(item, "token")))
 		return peer.token = v, 0;
+	if ((v = value_of(item, "gate")))
+		return await_gate(v);
+	if ((v = value_of(item, "id")))
+		return keep_id(v);
 	fprintf(stderr, "engine_peer: what is %s?\n", item);
 	return 2;
+}
+
+static int do_items(char *items[], int n);
+
+/* The items before stay with the client that was there. */
+static int as_clients(int clients, char *items[], int n)
+{
+	int rc = 0;
+
+	while (clients-- > 0 && !rc) {
+		peer.sock = -1; /* that one stays open */
+		peer.n_ids = 0;
+		rc = connect_again() || do_items(items, n);
+	}
+	return rc;
+}
+
+static int do_items(char *items[], int n)
+{
+	int rc = 0;
+
+	for (int i = 0; i < n && !rc; i++) {
+		const char *clients = value_of(items[i], "clients");
+		const char *repeat = value_of(items[i], "repeat");
+		int times = repeat ? atoi(repeat) : 1;
+
+		if (clients)
+			return as_clients(atoi(clients), items + i + 1,
+					  n - i - 1);
+		i += repeat != NULL;
+		while (times-- > 0 && i < n && !rc)
+			rc = do_item(items[i]);
+	}
+	return rc;
 }
 
 int main(int argc, char *argv[])
@@ -663,15 +720,7 @@ int main(int argc, char *argv[])
 	msgpack_sbuffer_init(&buf);
 	msgpack_packer_init(&pk, &buf, msgpack_sbuffer_write);
 	peer.path = argv[1];
-	rc = connect_again();
-	for (int i = 2; i < argc && !rc; i++) {
-		const char *times = value_of(argv[i], "repeat");
-		int n = times ? atoi(times) : 1;
-
-		i += times != NULL;
-		while (n-- > 0 && i < argc && !rc)
-			rc = do_item(argv[i]);
-	}
+	rc = connect_again() || do_items(argv + 2, argc - 2);
 	msgpack_sbuffer_destroy(&buf);
 	return rc;
 }

@@ -180,6 +180,43 @@ test_sessions() {
 	assert_answer room 1 StartReadResponse .data.transfer_size 13
 }
 
+# Who knows a session's id but did not begin it gets neither its buffer (which its
+# owner's next read would fill) nor its end.
+test_a_session_is_its_owners() {
+	cp -r "$S" "$T/store"
+	printf 'a secret' | "$B/needle" put -S "$T/store" 9 3 7 >/dev/null
+	on_engine '
+		export S=$T/store
+		mkfifo /tmp/later /tmp/now
+		node node
+		engine engine
+		how=start peer owner start=9,1,7 answer gate=/tmp/later \
+			complete=1,1,13 answer start=9,3,7 answer map=2 answer bytes \
+			gate=/tmp/later
+		await in_file StartRead "$T/owner.out"
+		id=$(jq -r .data.session_id "$T/owner.out")
+		how=start peer thief id="$id" map=1 answer complete=1,1,13 answer \
+			gate=/tmp/now bytes
+		two() { (($(wc -l <"$T/thief.out") == 2)); }
+		await two
+		: >/tmp/later
+		await in_file read-only "$T/owner.out"
+		: >/tmp/now
+		reap thief
+		: >/tmp/later
+		reap owner
+		rm /tmp/later /tmp/now
+		stop engine node
+	' || return 0
+	assert_done engine node owner
+	assert_refused thief 1 security false 'session .* is another client.s'
+	assert_refused thief 2 security false 'session .* is another client.s'
+	assertEquals "engine_peer: no descriptor came" "$(err_of thief)"
+	assertEquals "what it sees later" "" "$(sed -n 3p "$T/thief.out")"
+	assert_answer owner 2 CompleteReadResponse .data.success true
+	assertEquals "6120736563726574 read-only" "$(sed -n 5p "$T/owner.out")"
+}
+
 test_token() {
 	printf 'secret\n' >"$T/token"
 	printf 'secreT\n' >"$T/wrong"
