@@ -98,7 +98,8 @@ static int parse(struct engine_options *opt, int argc, char *argv[])
 		{ 'c', "max-clients", "N", "clients at once (default: @)",
 		  NUMBER(opt->max_clients, 1024, 1, 100000) },
 		{ 'm', "max-memory", "MIB",
-		  "for the bytes read, together (default: @)",
+		  "of memory that clients cause, together; one: "
+		  "three\nquarters of it (default: @)",
 		  MEBIBYTES(opt->max_memory, 1024, 1, 1 << 24) },
 		{ 'a', "auth-token-file", "F", "clients must show this token",
 		  TEXT(opt->token_file) },
@@ -142,6 +143,7 @@ struct engine {
 	struct engine_link link;
 	struct engine_service service;
 	struct engine_ipc ipc;
+	struct budget memory; /* client 们引起的，全在这一本账上 */
 };
 
 /* 每个 client、每个 session 各占一个 fd，软上限通常只有 1024；硬上限以内可以自己提。*/
@@ -157,6 +159,9 @@ static void raise_fd_limit(void)
 
 static void connect_parts(struct engine *e, const struct engine_options *opt)
 {
+	/* 总有四分之一是别人的：一个 client 用不光。*/
+	const size_t share = opt->max_memory / 4 * 3;
+
 	e->link = (struct engine_link){
 		.host = opt->host,
 		.port = opt->port,
@@ -170,11 +175,15 @@ static void connect_parts(struct engine *e, const struct engine_options *opt)
 	e->service.link = &e->link;
 	e->service.max_sessions = opt->max_sessions;
 	e->service.session_secs = opt->session_secs;
-	e->service.max_bytes = opt->max_memory;
+	e->memory.most = opt->max_memory;
+	e->service.budget = &e->memory;
+	e->service.max_bytes = share;
 	e->service.read_ms = (int)opt->read_secs * 1000;
 	e->ipc = (struct engine_ipc){
 		.loop = &e->loop,
 		.most = (unsigned int)opt->max_clients,
+		.budget = &e->memory,
+		.share = share,
 		.stall_ms = (int)opt->client_secs * 1000,
 		.request = engine_service_request,
 		.gone = engine_service_gone,

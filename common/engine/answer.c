@@ -270,7 +270,7 @@ static int no_memory(struct engine_read *read, int rc,
 		*failure = engine_failure_of(
 			ENGINE_RESOURCE_EXHAUSTED,
 			"memory for %ju bytes, %zu are in use", read->size,
-			service->pool.in_use);
+			service->budget->used);
 	else if (rc == -EMFILE || rc == -ENFILE)
 		*failure = engine_failure_of(ENGINE_RESOURCE_EXHAUSTED,
 					     "file descriptors");
@@ -283,16 +283,15 @@ static int no_memory(struct engine_read *read, int rc,
 
 static int take_memory(struct engine_read *read, struct engine_failure *failure)
 {
-	struct engine_pool *pool = &read->service->pool;
 	int rc;
 
 	/* 重来时，节点上的 needle 可能已经换了一个更大的。*/
 	if (read->buffer && read->buffer->size >= read->size)
 		return 0;
 	if (read->buffer) {
-		engine_buffer_put(pool, read->buffer, NULL);
-		engine_buffer_put(pool, read->session->buffer, NULL);
-		read->buffer = read->session->buffer = NULL;
+		engine_buffer_put(&read->service->pool, read->buffer, NULL);
+		read->buffer = NULL;
+		engine_session_put_buffer(read->session);
 	}
 	rc = engine_session_take_buffer(read->session, read->size);
 	if (rc)

@@ -27,24 +27,19 @@
 /* 每个 client 可以留一个给过它的，至多这么大。*/
 #define OWN_MOST (256u << 10)
 
-void engine_pool_init(struct engine_pool *pool, struct ibv_pd *pd, size_t most)
-{
-	*pool = (struct engine_pool){ .pd = pd, .most = most };
-}
-
-/* 小的取 2 的幂，好让它们彼此可以替换；大的不值得为复用多占一倍，凑整到 1 MiB。*/
+/* 小的取 2 的幂，好让它们彼此可以替换；大的不留，要多少就是多少，凑整到页。*/
 static size_t rounded(size_t size)
 {
 	size_t power = PAGE;
 
 	if (size > MEBIBYTE)
-		return (size + MEBIBYTE - 1) & ~(size_t)(MEBIBYTE - 1);
+		return (size + PAGE - 1) & ~(size_t)(PAGE - 1);
 	while (power < size)
 		power *= 2;
 	return power;
 }
 
-static struct engine_buffer **shelf(struct engine_pool *pool, size_t size)
+static struct engine_buffers *shelf(struct engine_pool *pool, size_t size)
 {
 	return &pool->unused[__builtin_ctzl(size)];
 }
@@ -63,20 +58,44 @@ static void destroy(struct engine_buffer *b)
 		munmap(b->addr, b->size);
 	if (b->fd >= 0)
 		close(b->fd);
+	budget_return(b->pool->budget, b->size);
 	free(b);
 }
 
 void engine_pool_trim(struct engine_pool *pool)
 {
 	for (size_t i = 0; i < 64; i++) {
-		while (pool->unused[i]) {
-			struct engine_buffer *b = pool->unused[i];
+		while (!LIST_EMPTY(&pool->unused[i])) {
+			struct engine_buffer *b = LIST_FIRST(&pool->unused[i]);
 
-			pool->unused[i] = b->next;
+			LIST_REMOVE(b, idle);
 			destroy(b);
 		}
 	}
 	pool->kept = pool->kept_fds = 0;
+}
+
+// region reclaim
+/*
+ * 闲着的也记在账上（它们一样 pin 着页），所以谁那里放不下了，就先请它们走：架上的，以及各
+ * 个 client 留着的。
+ */
+static void reclaim(void *context)
+{
+	struct engine_pool *pool = context;
+
+	engine_pool_trim(pool);
+	while (!LIST_EMPTY(&pool->owned))
+		engine_buffer_drop(LIST_FIRST(&pool->owned)->own);
+}
+// endregion reclaim
+
+void engine_pool_init(struct engine_pool *pool, struct ibv_pd *pd,
+		      struct budget *budget)
+{
+	*pool = (struct engine_pool){ .pd = pd, .budget = budget };
+	budget->reclaim = reclaim;
+	budget->context = pool;
 }
 
 // region memfd
@@ -120,11 +139,17 @@ static int register_memory(struct engine_pool *pool, struct engine_buffer *b)
 static int make(struct engine_pool *pool, size_t size,
 		struct engine_buffer **buffer)
 {
-	struct engine_buffer *b = calloc(1, sizeof(*b));
+	struct engine_buffer *b;
 	int rc;
 
-	if (!b)
+	if (!budget_take(pool->budget, size, ENGINE_SPARE(pool->budget)))
+		return -EDQUOT;
+	b = calloc(1, sizeof(*b));
+	if (!b) {
+		budget_return(pool->budget, size);
 		return -ENOMEM;
+	}
+	b->pool = pool;
 	b->fd = -1;
 	b->size = size;
 	rc = make_memory(b);
@@ -145,13 +170,13 @@ static struct engine_buffer *take_kept(struct engine_pool *pool, size_t size,
 	struct engine_buffer *b = *own;
 
 	if (b && b->size >= size) {
+		LIST_REMOVE(b, idle);
 		*own = NULL;
 		return b;
 	}
-	b = size <= MEBIBYTE ? *shelf(pool, size) : NULL;
+	b = size <= MEBIBYTE ? LIST_FIRST(shelf(pool, size)) : NULL;
 	if (b) {
-		*shelf(pool, size) = b->next;
-		b->next = NULL;
+		LIST_REMOVE(b, idle);
 		pool->kept -= size;
 		pool->kept_fds--;
 	}
@@ -164,9 +189,8 @@ int engine_pool_get(struct engine_pool *pool, size_t size,
 	struct engine_buffer *b;
 	int rc = 0;
 
-	/* 先问放不放得下，再凑整：2^62 凑不了整。*/
-	if (size > pool->most || rounded(size) > pool->most ||
-	    pool->in_use > pool->most - rounded(size))
+	/* 先比，再凑整：2^64 - 1 凑不了整。*/
+	if (size > pool->budget->most)
 		return -EDQUOT;
 	size = rounded(size);
 	b = take_kept(pool, size, own);
@@ -175,7 +199,6 @@ int engine_pool_get(struct engine_pool *pool, size_t size,
 	if (rc)
 		return rc;
 	b->refs = 1;
-	pool->in_use += b->size;
 	*buffer = b;
 	return 0;
 }
@@ -191,13 +214,14 @@ void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer,
 {
 	if (--buffer->refs)
 		return;
-	pool->in_use -= buffer->size;
 	/*
 	 * 给出去过的不再给别人：那个 client 的映射还指着这些页，下一位 client 的数据
 	 * 写进来，它就全看见了。它自己的下一次读取，用它却没有什么不可以。
 	 */
 	if (buffer->given && own && !*own && buffer->size <= OWN_MOST) {
 		*own = buffer;
+		buffer->own = own;
+		LIST_INSERT_HEAD(&pool->owned, buffer, idle);
 		return;
 	}
 	if (buffer->given || buffer->size > MEBIBYTE ||
@@ -206,17 +230,20 @@ void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer,
 		destroy(buffer);
 		return;
 	}
-	buffer->next = *shelf(pool, buffer->size);
-	*shelf(pool, buffer->size) = buffer;
+	LIST_INSERT_HEAD(shelf(pool, buffer->size), buffer, idle);
 	pool->kept += buffer->size;
 	pool->kept_fds++;
 }
 
 void engine_buffer_drop(struct engine_buffer **own)
 {
-	if (*own)
-		destroy(*own);
+	struct engine_buffer *b = *own;
+
 	*own = NULL;
+	if (!b)
+		return;
+	LIST_REMOVE(b, idle);
+	destroy(b);
 }
 
 // region give

@@ -25,7 +25,7 @@ int engine_service_open(struct engine_service *service)
 	if (service->max_bytes > res->device_attr.max_mr_size)
 		service->max_bytes = res->device_attr.max_mr_size;
 	TAILQ_INIT(&service->waiting);
-	engine_pool_init(&service->pool, res->pd, service->max_bytes);
+	engine_pool_init(&service->pool, res->pd, service->budget);
 	service->sessions = (struct engine_sessions){
 		.most = service->max_sessions,
 		.default_secs = service->session_secs,

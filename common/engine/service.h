@@ -33,7 +33,8 @@ struct engine_service {
 	struct engine_auth auth;
 	size_t max_sessions;
 	uint64_t session_secs; /* default time-out of a session */
-	uint64_t max_bytes;    /* of all buffers; one read: no more either */
+	struct budget *budget; /* of all memory that clients cause */
+	uint64_t max_bytes;    /* of one read: a client's share of it */
 	int read_ms;	       /* limit of one StartRead */
 	/* the implementation's */
 	struct engine_pool pool;

@@ -116,14 +116,13 @@ int engine_session_begin(struct engine_sessions *all,
 	 */
 	if (all->count >= all->most)
 		return -EAGAIN;
+	if (!budget_take(all->pool->budget, ENGINE_SESSION_BYTES,
+			 ENGINE_SPARE(all->pool->budget)))
+		return -EDQUOT;
 	s = calloc(1, sizeof(*s));
-	if (!s)
-		return -ENOMEM;
-	rc = new_id(all, s->id);
-	if (rc) {
-		free(s);
-		return rc;
-	}
+	rc = s ? new_id(all, s->id) : -ENOMEM;
+	if (rc)
+		goto give_back;
 	s->all = all;
 	s->timer = (struct timer){ .fire = on_timeout, .owner = s };
 	s->expires_at_ns =
@@ -131,14 +130,18 @@ int engine_session_begin(struct engine_sessions *all,
 	if (timer_set(all->timers, &s->timer, after_secs(now_ns(), secs)) ||
 	    !tsearch(s, &all->tree, by_id)) {
 		timer_cancel(all->timers, &s->timer);
-		free(s);
-		return -ENOMEM;
+		rc = -ENOMEM;
+		goto give_back;
 	}
 	all->count++;
 	s->owner = owner;
 	LIST_INSERT_HEAD(&owner->sessions, s, next);
 	*session = s;
 	return 0;
+give_back:
+	free(s);
+	budget_return(all->pool->budget, ENGINE_SESSION_BYTES);
+	return rc;
 }
 // endregion begin
 
@@ -168,8 +171,30 @@ int engine_session_find(struct engine_sessions *all, struct engine_text id,
 
 int engine_session_take_buffer(struct engine_session *session, size_t size)
 {
-	return engine_pool_get(session->all->pool, size,
-			       &session->owner->buffer, &session->buffer);
+	struct engine_owner *owner = session->owner;
+	int rc;
+
+	/* 放不下的先拒绝：注册一块几百 MB 的内存再放掉，别人就白等了。*/
+	if (size > owner->share.most - owner->share.used)
+		return -EDQUOT;
+	rc = engine_pool_get(session->all->pool, size, &owner->buffer,
+			     &session->buffer);
+	if (rc || budget_take(&owner->share, session->buffer->size, 0))
+		return rc;
+	engine_buffer_put(session->all->pool, session->buffer, &owner->buffer);
+	session->buffer = NULL;
+	return -EDQUOT;
+}
+
+void engine_session_put_buffer(struct engine_session *session)
+{
+	struct engine_owner *owner = session->owner;
+
+	if (!session->buffer)
+		return;
+	budget_return(&owner->share, session->buffer->size);
+	engine_buffer_put(session->all->pool, session->buffer, &owner->buffer);
+	session->buffer = NULL;
 }
 
 // region end
@@ -180,9 +205,8 @@ void engine_session_end(struct engine_session *session)
 	timer_cancel(all->timers, &session->timer);
 	tdelete(session, &all->tree, by_id);
 	LIST_REMOVE(session, next);
-	if (session->buffer)
-		engine_buffer_put(all->pool, session->buffer,
-				  &session->owner->buffer);
+	engine_session_put_buffer(session);
+	budget_return(all->pool->budget, ENGINE_SESSION_BYTES);
 	all->count--;
 	free(session);
 }

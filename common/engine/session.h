@@ -24,8 +24,9 @@
 #include <sys/queue.h>
 #include <uuid/uuid.h>
 
-#define ENGINE_GONE_MOST    1024 /* expired ids that are remembered */
-#define ENGINE_TIMEOUT_SECS 300	 /* default of a session */
+#define ENGINE_GONE_MOST     1024 /* expired ids that are remembered */
+#define ENGINE_SESSION_BYTES 512  /* of memory, without its buffer */
+#define ENGINE_TIMEOUT_SECS  300  /* default of a session */
 
 struct engine_sessions;
 
@@ -43,10 +44,11 @@ struct engine_session {
 	void *read; /* the caller's, while they are on their way */
 };
 
-/* Whose sessions end together: a client. Zero it before use. */
+/* Whose sessions end together: a client. Zero it before use, but for share.most. */
 struct engine_owner {
 	LIST_HEAD(, engine_session) sessions;
 	struct engine_buffer *buffer; /* that it was given once */
+	struct budget share; /* of its sessions' buffers, and its messages */
 };
 
 struct engine_sessions {
@@ -74,7 +76,7 @@ void engine_sessions_close(struct engine_sessions *all);
 
 /*
  * Begin a session of @owner that ends after @timeout_secs. -EAGAIN: there are as
- * many as may be; -ENOMEM.
+ * many as may be; -EDQUOT: the pool's budget has no room; -ENOMEM.
  */
 int engine_session_begin(struct engine_sessions *all,
 			 struct engine_owner *owner, uint64_t timeout_secs,
@@ -87,8 +89,12 @@ int engine_session_begin(struct engine_sessions *all,
 int engine_session_find(struct engine_sessions *all, struct engine_text id,
 			struct engine_session **session);
 
-/* Give it a buffer of at least @size bytes. As engine_pool_get(). */
+/*
+ * Give it a buffer of at least @size bytes. As engine_pool_get(); -EDQUOT: over its
+ * owner's share, too. Undone by _put_buffer(), or when it ends.
+ */
 int engine_session_take_buffer(struct engine_session *session, size_t size);
+void engine_session_put_buffer(struct engine_session *session);
 
 /* End it: its buffer goes back to the pool, its id is forgotten. */
 void engine_session_end(struct engine_session *session);

@@ -4,7 +4,7 @@
  *
  * 每个 client 都可能不守规矩：写半条消息就停下，只写不读，说 4 GiB 的消息，连上一千次，
  * 或者在 READ 途中死掉。对付它们靠三条：不为它等（一切都由 epoll 驱动），不为它存（上一
- * 条没发完就不读下一条），不无限期地容忍（timer）。
+ * 条没发完就不读下一条），不无限期地容忍（timer）。它占的每一份内存都记在账上。
  */
 #include "clients.h"
 
@@ -20,8 +20,9 @@
 #define ACCEPT_BATCH 16
 #define ACCEPT_MS    100  /* fd 用尽后，隔这么久再 accept */
 #define DRAIN_MS     2000 /* 拒绝之后，让对端把正在写的写完 */
-/* 积了这么多没发出去，就不再取下一个请求。*/
-#define OUT_HIGH 65536
+#define DRAIN_MOST   64 /* 同时这样送走的，除此之外说一句就关 */
+/* 积了这么多没发出去，就不再取下一个请求：再来一个回答，也还在不记账的那一份里。*/
+#define OUT_HIGH (ENGINE_STREAM_SIZE / 2)
 #define OUT_MOST (ENGINE_FRAME_MAX + OUT_HIGH)
 
 static void close_client(void *owner)
@@ -30,7 +31,12 @@ static void close_client(void *owner)
 	struct engine_ipc *ipc = c->ipc;
 
 	TAILQ_REMOVE(&ipc->clients, c, entry);
-	ipc->count--;
+	if (c->turned_away) {
+		ipc->turned_away--;
+	} else {
+		ipc->count--;
+		budget_return(ipc->budget, IPC_CLIENT_BYTES);
+	}
 	event_loop_remove(ipc->loop, &c->source);
 	timer_cancel(&ipc->loop->timers, &c->timer);
 	ipc->gone(c, ipc->context);
@@ -98,21 +104,35 @@ void engine_ipc_tell(struct ipc_client *client,
 
 /* ---- 请求 --------------------------------------------------------------- */
 
+// region refuse
 /*
- * 长度不可信，后面的字节就没有边界可言：答一个 Error，然后只读不看，直到对端收手（或
- * 2 秒后）。若立刻 close，正在 write 的对端只会得到 EPIPE，看不到那个 Error。
+ * 答一个 Error，然后只读不看，直到对端收手（或 2 秒后）。若立刻 close，正在 write 的对端
+ * 只会得到 EPIPE 或 ECONNRESET，看不到那个 Error。
  */
-static void refuse(struct ipc_client *c, uint32_t size)
+static void refuse(struct ipc_client *c, struct engine_failure failure)
 {
 	c->refused = true;
-	c->drained_at = deadline_in_ms(DRAIN_MS);
-	engine_ipc_fail(
-		c,
-		engine_failure_of(
-			ENGINE_IPC_ERROR,
-			"Message too large: %u bytes, the limit is %u; closing",
-			size, ENGINE_FRAME_MAX));
+	c->patience = deadline_in_ms(DRAIN_MS);
+	engine_ipc_fail(c, failure);
 	engine_stream_discard(&c->stream);
+}
+// endregion refuse
+
+/* 长度不可信，后面的字节就没有边界可言。*/
+static struct engine_failure too_large(uint32_t size)
+{
+	return engine_failure_of(
+		ENGINE_IPC_ERROR,
+		"Message too large: %u bytes, the limit is %u; closing", size,
+		ENGINE_FRAME_MAX);
+}
+
+static struct engine_failure no_memory_for(const char *what,
+					   const struct engine_ipc *ipc)
+{
+	return engine_failure_of(ENGINE_RESOURCE_EXHAUSTED,
+				 "memory for %s, %zu of %zu bytes are in use",
+				 what, ipc->budget->used, ipc->budget->most);
 }
 
 static void take_request(struct ipc_client *c, const char *data, uint32_t size)
@@ -120,7 +140,8 @@ static void take_request(struct ipc_client *c, const char *data, uint32_t size)
 	struct engine_message message;
 	struct engine_fault fault = { "no memory" };
 
-	c->busy = true;
+	c->busy = c->greeted = true;
+	c->patience = 0;
 	if (!engine_decode(&message, data, size, &fault)) {
 		c->ipc->request(c, &message, c->ipc->context);
 		return;
@@ -148,7 +169,7 @@ static void take_requests(struct ipc_client *c)
 		while (may_take(c)) {
 			rc = engine_stream_frame(&c->stream, &data, &size);
 			if (rc == -EMSGSIZE)
-				refuse(c, size);
+				refuse(c, too_large(size));
 			if (rc != 1)
 				break;
 			take_request(c, data, size);
@@ -158,23 +179,37 @@ static void take_requests(struct ipc_client *c)
 		flush(c);
 	} while (rc == 1 && may_take(c));
 	c->taking = false;
+	if (c->refused && !engine_stream_pending(&c->stream))
+		shutdown(c->stream.fd, SHUT_WR); /* 读完那个 Error 就可以走了 */
 	if (rc == 0 && c->at_end && !engine_stream_pending(&c->stream))
 		give_up(c); /* 问的都答了，它也不会再问 */
 }
 
-/* 0：它没有欠我们什么，爱等多久等多久。*/
-static int64_t patience_ends(const struct ipc_client *c)
+// region patience
+/*
+ * 它欠我们什么，到什么时候为止；0：不欠，爱等多久等多久。欠的是：头一条消息、写了一半的
+ * 那一条、或读走已发的回答。期限从开始欠的那一刻算起，此后一个字节一个字节地来，也不再
+ * 往后推：每秒写一个字节的，否则永远不会到期。
+ */
+static int64_t patience_ends(struct ipc_client *c)
 {
+	size_t unread = engine_stream_pending(&c->stream);
+
 	if (c->broken)
 		return 0; /* EPOLLHUP 就要来了 */
 	if (c->refused)
-		return c->drained_at;
-	if (engine_stream_pending(&c->stream)) /* 它不读 */
-		return deadline_in_ms(c->ipc->stall_ms);
-	if (!c->busy && engine_stream_is_midway(&c->stream)) /* 只写了半条 */
-		return deadline_in_ms(c->ipc->stall_ms);
-	return 0;
+		return c->patience;
+	if (!unread &&
+	    (c->busy || (c->greeted && !engine_stream_is_midway(&c->stream))))
+		c->patience = 0;
+	else if (!c->patience ||
+		 (c->read_upto && c->stream.sent >= c->read_upto)) {
+		c->patience = deadline_in_ms(c->ipc->stall_ms);
+		c->read_upto = unread ? c->stream.sent + unread : 0;
+	}
+	return c->patience;
 }
+// endregion patience
 
 /*
  * 接下来等什么、等多久：只由 client 现在的样子决定。忙着的时候本不该再收它的请求，但
@@ -206,6 +241,8 @@ static void receive(struct ipc_client *c)
 
 	if (n == 0)
 		c->at_end = true;
+	else if (n == -EDQUOT)
+		refuse(c, no_memory_for("a message", c->ipc));
 	else if (n < 0 && n != -EAGAIN && n != -ENOBUFS)
 		give_up(c);
 	if (c->refused) {
@@ -238,11 +275,9 @@ static void on_ready(void *owner, uint32_t events)
 
 /* ---- 新来的 ------------------------------------------------------------- */
 
-static void turn_away(struct engine_ipc *ipc, int fd)
+static void say_and_close(int fd, struct engine_failure failure)
 {
-	const struct engine_failure f = engine_failure_of(
-		ENGINE_RESOURCE_EXHAUSTED, "clients (%u at most)", ipc->most);
-	const struct engine_message m = engine_failure_message(&f);
+	const struct engine_message m = engine_failure_message(&failure);
 	struct engine_stream stream;
 
 	engine_stream_init(&stream, fd, OUT_MOST);
@@ -251,25 +286,65 @@ static void turn_away(struct engine_ipc *ipc, int fd)
 	engine_stream_close(&stream);
 }
 
-static int welcome(struct engine_ipc *ipc, int fd)
+static struct ipc_client *welcome(struct engine_ipc *ipc, int fd)
 {
 	struct ipc_client *c = calloc(1, sizeof(*c));
-	int rc;
 
 	if (!c)
-		return -ENOMEM;
+		return NULL;
 	c->ipc = ipc;
 	engine_stream_init(&c->stream, fd, OUT_MOST);
+	c->stream.all = ipc->budget;
+	c->stream.own = &c->owner.share;
+	c->owner.share.most = ipc->share;
 	c->source = (struct event_source){ on_ready, c, -1, 0 };
 	c->timer = (struct timer){ .fire = close_client, .owner = c };
-	rc = event_loop_add(ipc->loop, &c->source, fd, EPOLLIN);
-	if (rc) {
+	if (event_loop_add(ipc->loop, &c->source, fd, EPOLLIN)) {
 		free(c);
-		return rc;
+		return NULL;
 	}
 	TAILQ_INSERT_TAIL(&ipc->clients, c, entry);
+	return c;
+}
+
+/* 它得先读到为什么，也像别的被拒绝的那样送走；但送走的人多了，也就顾不上了。*/
+static void turn_away(struct engine_ipc *ipc, int fd,
+		      struct engine_failure failure)
+{
+	struct ipc_client *c =
+		ipc->turned_away < DRAIN_MOST ? welcome(ipc, fd) : NULL;
+
+	if (!c) {
+		say_and_close(fd, failure);
+		return;
+	}
+	ipc->turned_away++;
+	c->turned_away = true;
+	refuse(c, failure);
+}
+
+static void admit(struct engine_ipc *ipc, int fd)
+{
+	struct ipc_client *c;
+
+	if (ipc->count >= ipc->most) {
+		turn_away(ipc, fd,
+			  engine_failure_of(ENGINE_RESOURCE_EXHAUSTED,
+					    "clients (%u at most)", ipc->most));
+		return;
+	}
+	if (!budget_take(ipc->budget, IPC_CLIENT_BYTES, 0)) {
+		turn_away(ipc, fd, no_memory_for("a client", ipc));
+		return;
+	}
+	c = welcome(ipc, fd);
+	if (!c) {
+		budget_return(ipc->budget, IPC_CLIENT_BYTES);
+		close(fd);
+		return;
+	}
 	ipc->count++;
-	return 0;
+	watch(c);
 }
 
 static void on_listener(void *owner, uint32_t events)
@@ -293,10 +368,7 @@ static void on_listener(void *owner, uint32_t events)
 		}
 		if (fd < 0)
 			return;
-		if (ipc->count >= ipc->most)
-			turn_away(ipc, fd);
-		else if (welcome(ipc, fd))
-			close(fd);
+		admit(ipc, fd);
 	}
 }
 
@@ -314,7 +386,7 @@ int engine_ipc_open(struct engine_ipc *ipc, const char *path)
 	if (rc)
 		return rc;
 	TAILQ_INIT(&ipc->clients);
-	ipc->count = 0;
+	ipc->count = ipc->turned_away = 0;
 	ipc->source = (struct event_source){ on_listener, ipc, -1, 0 };
 	ipc->again = (struct timer){ .fire = accept_again, .owner = ipc };
 	rc = event_loop_add(ipc->loop, &ipc->source, ipc->listener.fd, EPOLLIN);

@@ -5,9 +5,14 @@
  *
  * A client's next request is taken when its last one is answered, unless many
  * answers wait to be sent; until then the kernel holds it back. So a client that
- * never reads costs a few answers, and is cut after stall_ms. So is one that stops in
- * the middle of a message. A message that cannot be read gets an Error; if its
- * length cannot be believed, the connection ends after that.
+ * never reads costs a few answers, and is cut after stall_ms. So is one whose message,
+ * or whose first one, is not there after that time, however its bytes trickle in. A
+ * message that cannot be read gets an Error; if its length cannot be believed, or
+ * there is no memory for it, the connection ends after that. Who is turned away is
+ * told why, too.
+ *
+ * Memory: each client counts IPC_CLIENT_BYTES in the budget; what else it makes the
+ * engine take is counted in it, and in its own share.
  */
 #ifndef IPC_CLIENTS_H
 #define IPC_CLIENTS_H
@@ -19,6 +24,9 @@
 #include "socket.h"
 
 #include <sys/queue.h>
+
+#define IPC_CLIENT_BYTES \
+	(3 * ENGINE_STREAM_SIZE) /* two buffers, and the rest */
 
 struct engine_ipc;
 
@@ -33,9 +41,12 @@ struct ipc_client {
 	bool taking;	    /* requests are being taken, further up the stack */
 	bool held;	    /* it has sent more than it may: not waited for */
 	bool at_end;	    /* it will send no more */
+	bool greeted;	    /* a whole message has come */
+	bool turned_away;   /* it is none of those counted */
 	bool refused;	    /* what it sends makes no sense any more */
 	bool broken;	    /* to be closed */
-	int64_t drained_at; /* refused: closed then, whatever it does */
+	int64_t patience;   /* what it owes must have come then; 0: nothing */
+	uint64_t read_upto; /* bytes sent that it must have read by then */
 	struct event_source source;
 	struct timer timer;
 	TAILQ_ENTRY(ipc_client) entry;
@@ -44,7 +55,9 @@ struct ipc_client {
 struct engine_ipc {
 	/* fill before engine_ipc_open() */
 	struct event_loop *loop;
-	unsigned int most; /* clients at once */
+	unsigned int most;     /* clients at once */
+	struct budget *budget; /* of all their memory */
+	size_t share;	       /* of it that one may have */
 	int stall_ms;
 	/*
 	 * Answer @message with engine_ipc_answer(), now or later. Its texts are
@@ -60,7 +73,7 @@ struct engine_ipc {
 	struct event_source source;
 	struct timer again; /* accept again */
 	TAILQ_HEAD(ipc_clients, ipc_client) clients;
-	unsigned int count;
+	unsigned int count, turned_away;
 };
 
 /* Listen at @path. -errno (reported). Undone by engine_ipc_close(). */

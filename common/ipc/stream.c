@@ -19,11 +19,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FIRST_SIZE 4096	 /* 大多数消息几十个字节 */
-#define KEEP_SIZE  65536 /* 空闲的 stream 最多留这么大的缓冲区 */
-#define ROOM	   1024	 /* 一次 recv 至少给它这么大的地方 */
-#define FDS_MOST   8	 /* 一次 recvmsg 收得下的 fd */
-#define IN_MOST	   (ENGINE_PREFIX_SIZE + (size_t)ENGINE_FRAME_MAX)
+#define ROOM	 1024 /* 一次 recv 至少给它这么大的地方 */
+#define FDS_MOST 8    /* 一次 recvmsg 收得下的 fd */
+#define IN_MOST	 (ENGINE_PREFIX_SIZE + (size_t)ENGINE_FRAME_MAX)
 
 void engine_stream_init(struct engine_stream *s, int fd, size_t out_most)
 {
@@ -39,14 +37,27 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
+/* 头 8 KiB 人人都有，不记账；再长的才记。*/
+static size_t counted(size_t size)
+{
+	return size > ENGINE_STREAM_SIZE ? size - ENGINE_STREAM_SIZE : 0;
+}
+
+static void free_bytes(struct engine_stream *s, struct engine_bytes *b)
+{
+	free(b->data);
+	budget_return(s->own, counted(b->size));
+	budget_return(s->all, counted(b->size));
+	*b = (struct engine_bytes){ 0 };
+}
+
 void engine_stream_close(struct engine_stream *s)
 {
 	close_fd(&s->fd);
 	close_fd(&s->in_fd);
 	close_fd(&s->out_fd);
-	free(s->in.data);
-	free(s->out.data);
-	s->in = s->out = (struct engine_bytes){ 0 };
+	free_bytes(s, &s->in);
+	free_bytes(s, &s->out);
 }
 
 static size_t used(const struct engine_bytes *b)
@@ -55,22 +66,46 @@ static size_t used(const struct engine_bytes *b)
 }
 
 /* 空了就从头用起；曾经很大的，顺便还给系统，否则一千个 client 各占 1 MiB。*/
-static void rewind_empty(struct engine_bytes *b)
+static void rewind_empty(struct engine_stream *s, struct engine_bytes *b)
 {
 	if (b->start != b->end)
 		return;
 	b->start = b->end = 0;
-	if (b->size > KEEP_SIZE) {
-		free(b->data);
-		*b = (struct engine_bytes){ 0 };
+	if (b->size > ENGINE_STREAM_SIZE)
+		free_bytes(s, b);
+}
+
+/*
+ * 先记账，再 realloc。长消息至多用到总数的一半：一百个 client 各写半条就停下，别人的
+ * READ 也还有地方。
+ */
+static int grow(struct engine_stream *s, struct engine_bytes *b, size_t size)
+{
+	size_t more = counted(size) - counted(b->size);
+	char *data;
+
+	if (!budget_take(s->own, more, 0))
+		return -EDQUOT;
+	if (!budget_take(s->all, more, more && s->all ? s->all->most / 2 : 0)) {
+		budget_return(s->own, more);
+		return -EDQUOT;
 	}
+	data = realloc(b->data, size);
+	if (!data) {
+		budget_return(s->own, more);
+		budget_return(s->all, more);
+		return -ENOMEM;
+	}
+	b->data = data;
+	b->size = size;
+	return 0;
 }
 
 /* 让 b 的尾部至少有 @room 个空位，总量不超过 @most。*/
-static int make_room(struct engine_bytes *b, size_t room, size_t most)
+static int make_room(struct engine_stream *s, struct engine_bytes *b,
+		     size_t room, size_t most)
 {
-	size_t size = b->size ? b->size : FIRST_SIZE;
-	char *data;
+	size_t size = b->size ? b->size : ENGINE_STREAM_SIZE;
 
 	if (room > most || used(b) > most - room)
 		return -ENOBUFS;
@@ -86,14 +121,7 @@ static int make_room(struct engine_bytes *b, size_t room, size_t most)
 	/* 从不大于 most：于是“还放得下”就等于“没有越过界限”。*/
 	if (size > most)
 		size = most;
-	if (size == b->size)
-		return 0;
-	data = realloc(b->data, size);
-	if (!data)
-		return -ENOMEM;
-	b->data = data;
-	b->size = size;
-	return 0;
+	return size == b->size ? 0 : grow(s, b, size);
 }
 
 /*
@@ -147,11 +175,11 @@ long engine_stream_fill(struct engine_stream *s)
 	ssize_t n;
 	int rc;
 
-	rewind_empty(&s->in);
+	rewind_empty(s, &s->in);
 	left = IN_MOST - used(&s->in);
 	if (!left)
 		return -ENOBUFS;
-	rc = make_room(&s->in, left < ROOM ? left : ROOM, IN_MOST);
+	rc = make_room(s, &s->in, left < ROOM ? left : ROOM, IN_MOST);
 	if (rc)
 		return rc;
 	room = s->in.size - s->in.end;
@@ -203,7 +231,7 @@ void engine_stream_next(struct engine_stream *s)
 
 	if (engine_stream_frame(s, &data, &size) == 1)
 		s->in.start += ENGINE_PREFIX_SIZE + size;
-	rewind_empty(&s->in);
+	rewind_empty(s, &s->in);
 }
 
 bool engine_stream_is_midway(const struct engine_stream *s)
@@ -214,7 +242,7 @@ bool engine_stream_is_midway(const struct engine_stream *s)
 void engine_stream_discard(struct engine_stream *s)
 {
 	s->in.start = s->in.end;
-	rewind_empty(&s->in);
+	rewind_empty(s, &s->in);
 }
 
 int engine_stream_take_fd(struct engine_stream *s)
@@ -230,7 +258,7 @@ void engine_stream_begin(struct engine_stream *s)
 {
 	static const char blank[ENGINE_PREFIX_SIZE];
 
-	rewind_empty(&s->out);
+	rewind_empty(s, &s->out);
 	s->frame_at = used(&s->out);
 	s->frame_failed = false;
 	engine_stream_append(s, blank, sizeof(blank));
@@ -242,7 +270,7 @@ int engine_stream_append(void *stream, const char *data, size_t size)
 
 	/* 对端不读，out 就只增不减：到了界限便拒绝，而不是替它无限地存。*/
 	if (s->frame_failed || (s->out.size - s->out.end < size &&
-				make_room(&s->out, size, s->out_most))) {
+				make_room(s, &s->out, size, s->out_most))) {
 		s->frame_failed = true;
 		return -1;
 	}
@@ -327,10 +355,11 @@ int engine_stream_flush(struct engine_stream *s)
 			return errno == EWOULDBLOCK ? -EAGAIN : -errno;
 		if (n > 0) {
 			s->out.start += (size_t)n;
+			s->sent += (uint64_t)n;
 			if (s->out_fd >= 0)
 				s->out_fd_at -= (size_t)n;
 		}
 	}
-	rewind_empty(&s->out);
+	rewind_empty(s, &s->out);
 	return 0;
 }

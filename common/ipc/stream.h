@@ -10,11 +10,13 @@
  * arrived stays in the stream's buffer until a whole message is there.
  *
  * Both buffers are bounded and grow with what really arrived, never with what a
- * length claims. Nothing here waits, and nothing prints: whoever owns the stream
- * knows whom a failure concerns.
+ * length claims; beyond ENGINE_STREAM_SIZE, within two budgets as well. Nothing here
+ * waits, and nothing prints: whoever owns the stream knows whom a failure concerns.
  */
 #ifndef IPC_STREAM_H
 #define IPC_STREAM_H
+
+#include "base/room.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +24,7 @@
 
 #define ENGINE_PREFIX_SIZE 4	      /* bytes of the length */
 #define ENGINE_FRAME_MAX   (1u << 20) /* bytes of a message */
+#define ENGINE_STREAM_SIZE 8192	      /* bytes of a buffer, as a rule */
 
 /* A growing buffer: bytes [start, end) of @data are in use. */
 struct engine_bytes {
@@ -34,6 +37,9 @@ struct engine_bytes {
 struct engine_stream {
 	int fd; /* -1: closed */
 	struct engine_bytes in, out;
+	/* What larger buffers are counted in, half of @all stays free. Or NULL. */
+	struct budget *all, *own;
+	uint64_t sent;	 /* bytes, so far */
 	size_t out_most; /* bytes of out; what would make it more is refused */
 	size_t frame_at; /* where the message being written begins in out */
 	bool frame_failed; /* no room for it */
@@ -57,7 +63,8 @@ void engine_stream_close(struct engine_stream *s);
 /*
  * Take what has arrived, without waiting. Returns the number of bytes; 0: the
  * peer has closed its side; -EAGAIN: nothing there; -ENOBUFS: the buffer is full
- * and holds a message; -ENOMEM; or another -errno of recvmsg(2).
+ * and holds a message; -EDQUOT: it may not grow; -ENOMEM; or another -errno of
+ * recvmsg(2).
  */
 long engine_stream_fill(struct engine_stream *s);
 

@@ -47,6 +47,7 @@ struct by_hand {
 	int sock;
 	struct needle_catalog catalog;
 	struct engine_pool pool;
+	struct budget memory; /* of the pool */
 	struct remote_reader reader;
 	bool reader_open;
 	struct reading readings[NEEDLES];
@@ -130,7 +131,8 @@ static int connect_and_prepare(struct by_hand *h)
 						 TEXT_NEEDLE };
 	int rc = connect_to_node(h);
 
-	engine_pool_init(&h->pool, h->res.pd, POOL_MAX);
+	h->memory.most = POOL_MAX;
+	engine_pool_init(&h->pool, h->res.pd, &h->memory);
 	for (size_t i = 0; i < NEEDLES && !rc; i++)
 		rc = prepare(h, order[i], &h->readings[i]);
 	return rc;

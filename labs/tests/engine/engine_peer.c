@@ -29,16 +29,15 @@
  *	silence=MS	nothing may come for so long
  *	eof		wait until the engine closes
  *	shut sleep=MS	send no more; wait
- *	gate=FIFO	wait until somebody opens it for writing
+ *	gate=FILE	wait until it is there
  *	repeat=N	do the next item N times
- *	clients=N	do the items that follow N times, each time as a new
- *			client, who stays
+ *	clients=N ITEM... end	do these items N times, each time as a new client,
+ *			who stays
  *
  * Exit code: 0, or 1 at the first item that fails.
  */
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <msgpack.h>
 #include <poll.h>
@@ -556,9 +555,12 @@ static int print_bytes(void)
 
 static int await_gate(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	return fd < 0 ? fail(path) : close(fd);
+	for (int ms = 0; access(path, F_OK); ms += 10) {
+		if (ms > WAIT_MS)
+			return fail(path);
+		poll(NULL, 0, 10);
+	}
+	return 0;
 }
 
 static int keep_id(const char *id)
@@ -679,17 +681,26 @@ static int do_item(const char *item)
 
 static int do_items(char *items[], int n);
 
-/* The items before stay with the client that was there. */
 static int as_clients(int clients, char *items[], int n)
 {
 	int rc = 0;
 
 	while (clients-- > 0 && !rc) {
-		peer.sock = -1; /* that one stays open */
+		peer.sock = -1; /* the last one stays open */
 		peer.n_ids = 0;
 		rc = connect_again() || do_items(items, n);
 	}
 	return rc;
+}
+
+/* How many of @items stand before "end". */
+static int before_end(char *items[], int n)
+{
+	int i = 0;
+
+	while (i < n && strcmp(items[i], "end"))
+		i++;
+	return i;
 }
 
 static int do_items(char *items[], int n)
@@ -701,9 +712,13 @@ static int do_items(char *items[], int n)
 		const char *repeat = value_of(items[i], "repeat");
 		int times = repeat ? atoi(repeat) : 1;
 
-		if (clients)
-			return as_clients(atoi(clients), items + i + 1,
-					  n - i - 1);
+		if (clients) {
+			int m = before_end(items + i + 1, n - i - 1);
+
+			rc = as_clients(atoi(clients), items + i + 1, m);
+			i += m + 1;
+			continue;
+		}
 		i += repeat != NULL;
 		while (times-- > 0 && i < n && !rc)
 			rc = do_item(items[i]);

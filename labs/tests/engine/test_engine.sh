@@ -187,25 +187,24 @@ test_a_session_is_its_owners() {
 	printf 'a secret' | "$B/needle" put -S "$T/store" 9 3 7 >/dev/null
 	on_engine '
 		export S=$T/store
-		mkfifo /tmp/later /tmp/now
 		node node
 		engine engine
-		how=start peer owner start=9,1,7 answer gate=/tmp/later \
+		how=start peer owner start=9,1,7 answer gate=/tmp/gate.1 \
 			complete=1,1,13 answer start=9,3,7 answer map=2 answer bytes \
-			gate=/tmp/later
+			gate=/tmp/gate.3
 		await in_file StartRead "$T/owner.out"
 		id=$(jq -r .data.session_id "$T/owner.out")
 		how=start peer thief id="$id" map=1 answer complete=1,1,13 answer \
-			gate=/tmp/now bytes
+			gate=/tmp/gate.2 bytes
 		two() { (($(wc -l <"$T/thief.out") == 2)); }
 		await two
-		: >/tmp/later
+		: >/tmp/gate.1
 		await in_file read-only "$T/owner.out"
-		: >/tmp/now
+		: >/tmp/gate.2
 		reap thief
-		: >/tmp/later
+		: >/tmp/gate.3
 		reap owner
-		rm /tmp/later /tmp/now
+		rm /tmp/gate.[123]
 		stop engine node
 	' || return 0
 	assert_done engine node owner

@@ -27,7 +27,7 @@ test_bytes_that_are_no_messages() {
 	export random
 	on_engine '
 		node node
-		engine engine -w 2
+		engine engine -w 8
 		how=start client beside "bench read" 9 1 7 -n 200 -f 2
 		peer slow trickle=120 ping answer trickle=0 arrays ping answer start=9,1,7 answer
 		peer zero length=0 answer ping answer
@@ -163,6 +163,34 @@ test_clients_that_sleep() {
 	assert_in "$(err_of deaf)" 'send: (Broken pipe|Connection reset)' cut
 	assertEquals "2 answers with a pause between them" 2 "$(grep -c Pong "$T/idle.out")"
 	assertTrue "$(cat "$T/memory") KiB" "(( $(cat "$T/memory") < 40000 ))"
+}
+
+# A client that says nothing, and those whose message comes byte by byte, keep nobody
+# out for longer than --client-timeout; and who is turned away meanwhile reads why,
+# even if it looks late.
+test_silent_and_dripping_clients() {
+	on_engine '
+		refused() { peer full ping answer && in_file Error "$T/full.out"; }
+		node node
+		engine engine -w 4 -c 3
+		how=start peer silent eof
+		how=start peer drip trickle=100 length=1000 fill=1000
+		how=start peer later ping answer trickle=100 length=1000 fill=1000
+		await refused
+		peer late sleep=300 ping answer eof
+		client turned.away ping
+		reap silent drip later
+		peer after ping answer
+		stop engine node
+	' || return 0
+	assert_done engine node silent late after
+	assertEquals closed "$(out_of silent)"
+	assert_in "$(err_of drip)" 'send: (Broken pipe|Connection reset)' cut
+	assert_in "$(err_of later)" 'send: (Broken pipe|Connection reset)' cut
+	assert_refused full 1 capacity true 'clients \(3 at most\)'
+	assert_refused late 1 capacity true 'clients \(3 at most\)'
+	assert_error turned.away 1 'clients \(3 at most\) \(capacity\)'
+	assert_answer after 1 Pong .data.client_timestamp_ns 7
 }
 
 # Too many clients are told so.
@@ -510,7 +538,7 @@ test_device_that_lies() {
 	assert_error ibv_reg_mr:2:12.client 1 'System resource exhausted.*\(capacity\)'
 }
 
-# A read that is larger than all memory, and one more than fits.
+# A read that is larger than a client's share, and one more than fits.
 test_memory_is_bounded() {
 	cp -r "$S" "$T/store"
 	head -c 3000000 /dev/zero | "$B/needle" put -S "$T/store" 5 1 1 >/dev/null
@@ -521,7 +549,7 @@ test_memory_is_bounded() {
 		peer peer start=5,1,1 answer start=5,1,1 answer complete=1,1,3000000 answer \
 			start=5,1,1 answer
 		stop engine
-		engine small -m 2
+		engine small -m 3
 		peer small.peer start=5,1,1 answer start=5,1,1,0,2000000 answer
 		stop small node
 	' || return 0
@@ -530,8 +558,86 @@ test_memory_is_bounded() {
 	assert_refused peer 2 capacity true 'memory for 3000000 bytes'
 	assert_answer peer 3 CompleteReadResponse .data.success true
 	assert_answer peer 4 StartReadResponse .data.transfer_size 3000000
-	assert_refused small.peer 1 capacity true 'requested 3000000, available 2097152'
+	assert_refused small.peer 1 capacity true 'requested 3000000, available 2359296'
 	assert_answer small.peer 2 StartReadResponse .data.transfer_size 2000000
+}
+
+# in_kib NAME FIELD: of that /proc/PID/status
+in_kib() { awk "/^$2:/ { print \$2 }" "$T/$1"; }
+
+# A hundred clients who have each written most of a long message: what does not fit
+# is refused and its client sent away, the others are served, and the memory is
+# free again when they are gone.
+test_memory_of_half_messages() {
+	cp -r "$S" "$T/store"
+	head -c 12000000 /dev/zero | "$B/needle" put -S "$T/store" 5 1 1 >/dev/null
+	on_engine '
+		export S=$T/store
+		node node
+		engine engine -m 16 -w 60
+		client first read 9 1 7
+		cp "/proc/${pids[engine]}/status" "$T/memory.1"
+		how=start peer halves clients=100 length=1048576 fill=900000 end \
+			clients=1 ping answer end gate=/tmp/halves
+		await in_file Pong "$T/halves.out"
+		cp "/proc/${pids[engine]}/status" "$T/memory.2"
+		client beside read 9 1 7
+		: >/tmp/halves
+		reap halves
+		rm /tmp/halves
+		await has_sessions 0
+		peer large start=5,1,1 answer
+		stop engine
+		engine small -m 1
+		peer told length=1048576 fill=900000 answer eof
+		peer many clients=100 end answer
+		stop small node
+	' || return 0
+	assert_done engine small node first halves beside large told
+	assertTrue "$(in_kib memory.1 VmHWM) to $(in_kib memory.2 VmHWM) KiB" \
+		"(($(in_kib memory.2 VmHWM) - $(in_kib memory.1 VmHWM) < 16384))"
+	assert_answer large 1 StartReadResponse .data.transfer_size 12000000
+	assert_refused told 1 capacity true 'memory for a message, [0-9]+ of 1048576 bytes'
+	assertEquals closed "$(sed -n 2p "$T/told.out")"
+	assert_refused many 1 capacity true 'memory for a client, [0-9]+ of 1048576 bytes'
+}
+
+# What idle clients have been given, and what the engine keeps for the next read, of
+# all sizes: all of it within the limit.
+test_memory_that_is_kept() {
+	cp -r "$S" "$T/store"
+	head -c 1048576 /dev/zero | "$B/needle" put -S "$T/store" 5 1 1 >/dev/null
+	on_engine '
+		export S=$T/store
+		node node
+		engine engine -m 4
+		cp "/proc/${pids[engine]}/status" "$T/memory.1"
+		# While a session is open, memory is kept.
+		how=start peer holder start=9,1,7 answer gate=/tmp/kept
+		await in_file StartRead "$T/holder.out"
+		for n in 2 4 8 16 32; do
+			peer "sizes$n" repeat=$n start=5,1,1,0,$((2097152 / n)) repeat=$n answer
+			await has_sessions 1
+		done
+		how=start peer idle clients=60 start=5,1,1,0,200000 answer map=1 answer \
+			complete=1,1,200000 answer end gate=/tmp/kept
+		idle() { (($(grep -c CompleteRead "$T/idle.out") == 60)); }
+		await idle
+		cp "/proc/${pids[engine]}/status" "$T/memory.2"
+		client beside read 9 1 7
+		: >/tmp/kept
+		reap holder idle
+		rm /tmp/kept
+		stop engine node
+	' || return 0
+	assert_done engine node holder idle beside
+	local n
+	for n in 2 4 8 16 32; do
+		assertEquals "of 2 MiB in $n" "$n" "$(grep -c StartReadResponse "$T/sizes$n.out")"
+	done
+	assertTrue "$(in_kib memory.2 RssShmem) KiB" "(($(in_kib memory.2 RssShmem) - $(in_kib memory.1 RssShmem) <= 4096))"
+	assertTrue "$(in_kib memory.2 VmPin) KiB pinned" \
+		"(($(in_kib memory.2 VmPin) - $(in_kib memory.1 VmPin) <= 4096))"
 }
 
 . shunit2

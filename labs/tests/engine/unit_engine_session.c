@@ -75,6 +75,7 @@ static void timers_in_order(void)
 
 static struct timers timers;
 static struct engine_pool pool;
+static struct budget budget;
 static struct engine_sessions all;
 static int expired;
 
@@ -85,9 +86,21 @@ static void on_expired(struct engine_session *session, void *context)
 	expired++;
 }
 
+static void init_pool(void)
+{
+	budget = (struct budget){ .most = BYTES + BYTES / 7 };
+	engine_pool_init(&pool, NULL, &budget);
+}
+
+/* An owner whose share is @share bytes. */
+#define OWNER(bytes)                        \
+	{                                   \
+		.share = {.most = (bytes) } \
+	}
+
 static void open_all(size_t most)
 {
-	engine_pool_init(&pool, NULL, BYTES);
+	init_pool();
 	all = (struct engine_sessions){ .most = most,
 					.default_secs = 300,
 					.timers = &timers,
@@ -101,9 +114,9 @@ static void open_all(size_t most)
 static void close_all(void)
 {
 	CHECK(!all.count && !all.tree && !timers.count, "%zu left", all.count);
-	CHECK(!pool.in_use, "%zu bytes in use", pool.in_use);
 	engine_sessions_close(&all);
 	engine_pool_trim(&pool);
+	CHECK(!budget.used, "%zu bytes in use", budget.used);
 	timers_free(&timers);
 }
 
@@ -193,18 +206,20 @@ static void buffers_are_bounded(void)
 {
 	struct engine_buffer *a, *b;
 
-	engine_pool_init(&pool, NULL, BYTES);
+	init_pool();
 	CHECK(get(UINT64_C(1) << 62, &a) == -EDQUOT, "2^62");
 	CHECK(get(SIZE_MAX, &a) == -EDQUOT, "2^64 - 1");
 	CHECK(get(BYTES + 1, &a) == -EDQUOT, "over");
 	CHECK(!get(BYTES - 1, &a), "all of it");
 	CHECK(a->size == BYTES, "%zu", a->size);
+	CHECK(ENGINE_SPARE(&budget) / 4096 == (budget.most - BYTES) / 4096,
+	      "an eighth is spared");
 	CHECK(get(1, &b) == -EDQUOT, "one page more");
 	engine_buffer_ref(a);
 	engine_buffer_put(&pool, a, NULL);
-	CHECK(pool.in_use == BYTES, "a reference is left");
+	CHECK(budget.used == BYTES, "a reference is left");
 	engine_buffer_put(&pool, a, NULL);
-	CHECK(!pool.in_use && !pool.kept, "a large one is not kept");
+	CHECK(!budget.used && !pool.kept, "a large one is not kept");
 	CHECK(!get(0, &a), "0 bytes");
 	CHECK(a->size == 4096, "%zu", a->size);
 	memset(a->addr, 'x', 4096);
@@ -212,6 +227,9 @@ static void buffers_are_bounded(void)
 	CHECK(!get(4096, &b), "again");
 	CHECK(b == a && !pool.kept, "used again");
 	engine_buffer_put(&pool, b, NULL);
+	CHECK(pool.kept == 4096 && budget.used == 4096, "kept is counted");
+	CHECK(!get(BYTES, &a) && !pool.kept, "and gives way");
+	engine_buffer_put(&pool, a, NULL);
 	engine_pool_trim(&pool);
 }
 
@@ -221,7 +239,7 @@ static void given_buffers(void)
 	char *map;
 	int fd;
 
-	engine_pool_init(&pool, NULL, BYTES);
+	init_pool();
 	CHECK(!get(10000, &b), "get");
 	memset(b->addr, 'x', b->size);
 	fd = engine_buffer_give(b, 10000);
@@ -252,7 +270,7 @@ static void given_buffers(void)
 /* What a client was given may serve its next read, and nobody else's. */
 static void own_buffers(void)
 {
-	struct engine_owner owner = { 0 }, other = { 0 };
+	struct engine_owner owner = OWNER(BYTES), other = OWNER(BYTES);
 	struct engine_session *s;
 	struct engine_buffer *b;
 
@@ -268,7 +286,9 @@ static void own_buffers(void)
 		CHECK(((char *)b->addr)[9] == 'x' && !((char *)b->addr)[10],
 		      "old data behind it");
 		engine_session_end(s);
-		CHECK(owner.buffer == b && !pool.kept && !pool.in_use, "kept");
+		CHECK(owner.buffer == b && !pool.kept && !owner.share.used &&
+			      budget.used == b->size,
+		      "kept");
 	}
 	CHECK(!engine_session_begin(&all, &other, 1, &s), "begin");
 	CHECK(!engine_session_take_buffer(s, 100), "take");
@@ -277,8 +297,38 @@ static void own_buffers(void)
 	CHECK(!engine_session_take_buffer(s, 100000), "take");
 	CHECK(s->buffer != b && owner.buffer == b, "too small");
 	engine_owner_end(&other);
+	CHECK(!engine_session_begin(&all, &other, 1, &s), "begin");
+	CHECK(!engine_session_take_buffer(s, BYTES - 131072 - 8192), "take");
+	CHECK(!owner.buffer, "the idle one gives way");
+	engine_owner_end(&other);
 	engine_owner_end(&owner);
-	CHECK(!owner.buffer, "freed with its owner");
+	close_all();
+}
+
+/* A client has a share, and a session costs something, too. */
+static void shares(void)
+{
+	struct engine_owner owner = OWNER(100000), other = OWNER(BYTES);
+	struct engine_session *s;
+
+	open_all(100000);
+	CHECK(!engine_session_begin(&all, &owner, 1, &s), "begin");
+	CHECK(engine_session_take_buffer(s, 100001) == -EDQUOT, "over");
+	CHECK(engine_session_take_buffer(s, 100000) == -EDQUOT, "rounded");
+	CHECK(!engine_session_take_buffer(s, 65536), "take");
+	CHECK(!engine_session_begin(&all, &owner, 1, &s), "begin");
+	CHECK(engine_session_take_buffer(s, 40000) == -EDQUOT, "together");
+	CHECK(!engine_session_take_buffer(s, 32768), "the rest");
+	engine_session_put_buffer(s);
+	engine_session_put_buffer(s);
+	CHECK(owner.share.used == 65536, "%zu", owner.share.used);
+	engine_owner_end(&owner);
+	CHECK(!owner.share.used, "%zu", owner.share.used);
+	engine_pool_trim(&pool);
+	while (!engine_session_begin(&all, &other, 1, &s))
+		;
+	CHECK(all.count == BYTES / ENGINE_SESSION_BYTES, "%zu", all.count);
+	engine_owner_end(&other);
 	close_all();
 }
 
@@ -330,6 +380,7 @@ int main(int argc, char *argv[])
 	buffers_are_bounded();
 	given_buffers();
 	own_buffers();
+	shares();
 	token(argv[1]);
 	return unit_result("engine_session");
 }
