@@ -56,8 +56,14 @@ static int take_lock(struct engine_socket *s)
 	struct stat mine, named;
 
 	for (;;) {
-		s->lock =
-			open(s->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		/* O_NOFOLLOW：悬空的 symlink 会让 O_CREAT 在别处新建文件。*/
+		s->lock = open(s->lock_path,
+			       O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (s->lock < 0 && errno == ELOOP)
+			return call_failed_for(
+				ELOOP, "it is a symbolic link",
+				"remove it, or choose another --socket",
+				"open(\"%s\")", s->lock_path);
 		if (s->lock < 0)
 			return call_failed(errno, "open(\"%s\")", s->lock_path);
 		if (flock(s->lock, LOCK_EX | LOCK_NB)) {
@@ -68,7 +74,7 @@ static int take_lock(struct engine_socket *s)
 				return in_use(s->path);
 			return call_failed(err, "flock(\"%s\")", s->lock_path);
 		}
-		if (!fstat(s->lock, &mine) && !stat(s->lock_path, &named) &&
+		if (!fstat(s->lock, &mine) && !lstat(s->lock_path, &named) &&
 		    mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
 			return 0;
 		close(s->lock);

@@ -119,14 +119,13 @@ static int read_header(struct needle_volume *volume, const uint8_t *header,
 	int rc;
 
 	*volume = (struct needle_volume){ .volume_id = volume_id };
-	/* 空文件：刚建好、还没写头就断了电。里面什么都没有过，不算损坏。*/
-	if (!size)
-		return 0;
+	/* 新的 volume 生来就有头（writer.c）：没有，就是后来丢的。*/
 	if (size < NEEDLE_VOLUME_HEADER)
 		return fail(-EBADMSG,
 			    "restore the volume from a copy; if nothing was "
 			    "ever put there, remove the file",
-			    "%s: %ju bytes are no volume", path, size);
+			    "%s: its header is gone: %ju bytes are no volume",
+			    path, size);
 	rc = needle_read_volume_header(header, path, volume_id, size,
 				       &volume->length);
 	if (!rc)
@@ -164,7 +163,7 @@ int needle_volume_load(struct needle_volume *volume, int fd, const char *path,
 	void *map;
 	int rc = read_header(volume, header, file_size, volume_id, path);
 
-	if (rc || !volume->length)
+	if (rc)
 		return rc;
 	/*
 	 * 只映射 committed 以内的部分：写者会截掉它后面的残尾，但绝不会截到它前面，

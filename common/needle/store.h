@@ -34,6 +34,8 @@
  * - What lies beyond it is the torn tail of an append that never ended. It is
  *   reported, not read, and cut off by the next writer.
  *
+ * A new volume gets its name when its header is on disk; an empty file is damage.
+ *
  * So a torn tail is never taken for damage, nor damage for a torn tail. fsync
  * policy: needle_commit() has the records on disk (fdatasync) before it moves
  * `committed`, and that on disk before it returns; a new file's name, too. A
@@ -137,8 +139,8 @@ struct needle_writer {
 
 /*
  * Lock the volume, waiting for another writer until @deadline (-EBUSY), make
- * its file if there is none, refuse it if it is damaged, and cut a torn tail
- * off (reported). Undone by needle_writer_close().
+ * its file if there is none, refuse it if it is damaged or a symbolic link (-ELOOP),
+ * and cut a torn tail off (reported). Undone by needle_writer_close().
  */
 int needle_writer_open(struct needle_writer *writer, const char *dir,
 		       uint32_t volume_id, int64_t deadline);

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -32,6 +33,9 @@ static int write_failed(const char *call, const char *path)
 		next = "make the store's folder first";
 	else if (err == ENOSPC || err == EDQUOT)
 		next = "make room; nothing of this put has been kept";
+	else if (err == ELOOP)
+		next = "it is a symbolic link: remove it, or put its target in "
+		       "its place";
 	else if (err == EFBIG)
 		next = "raise ulimit -f, or begin another volume; nothing of "
 		       "this put has been kept";
@@ -78,53 +82,82 @@ static int write_header(struct needle_writer *writer, uint64_t committed)
 	return rc;
 }
 
-/* 新文件的名字记在目录里：不 fsync 目录，断电之后文件可能连名字都没有。*/
-static int sync_folder(const char *dir)
-{
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc = 0;
-
-	if (fd < 0 || fsync(fd))
-		rc = write_failed("fsync", dir);
-	if (fd >= 0)
-		close(fd);
-	return rc;
-}
-
 /*
  * 两个写者会把各自的 record 写到同一个位置。flock 跟着打开的文件走，进程不论怎么死，
  * 锁都会消失；“建一个 .lock 文件”则会在 kill -9 之后永远留在那里。
  */
-static int lock(const struct needle_writer *writer, int64_t deadline)
+static int lock(int fd, const char *path, int64_t deadline)
 {
-	while (flock(writer->fd, LOCK_EX | LOCK_NB)) {
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
-			return write_failed("flock", writer->path);
+			return write_failed("flock", path);
 		if (deadline_sleep_ms(LOCK_RETRY_MS, deadline))
 			return fail(-EINTR, NULL, "%s: stopped by a signal",
-				    writer->path);
+				    path);
 		if (deadline_passed(deadline))
 			return fail(-EBUSY,
 				    "wait until it has ended, and try again",
 				    "%s: another process is writing to it",
-				    writer->path);
+				    path);
 	}
 	return 0;
 }
 
-/* 先写好头再放 record：这样空文件（什么都没有过）与坏了的头不会混淆。*/
-static int begin_volume(struct needle_writer *writer, const char *dir)
+/*
+ * O_NOFOLLOW：名字若是个 symlink，跟过去写的就是别处的文件；它若悬空，O_CREAT 还会在那里
+ * 新建一个。-ENOENT 不报告。
+ */
+static int open_file(struct needle_writer *writer, const char *path, int flags)
 {
-	int rc = write_header(writer, NEEDLE_VOLUME_HEADER);
+	writer->fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0644);
+	if (writer->fd >= 0)
+		return 0;
+	return errno == ENOENT ? -ENOENT : write_failed("open", path);
+}
 
-	/* 磁盘满时可能只写进半个头；退回到空文件，它仍是好的。*/
-	if (rc && ftruncate(writer->fd, 0))
-		return write_failed("ftruncate", writer->path);
-	return rc ? rc : sync_folder(dir);
+/*
+ * 新的 volume 先在另一个名字下写好头、落了盘，再改成它的名字。于是这个名字下从来没有空
+ * 文件：哪一天空了，就是被谁截掉的。新名字记在目录里：不 fsync 目录，断电之后它可能没有。
+ */
+static int begin_volume(struct needle_writer *writer, int folder)
+{
+	char *path;
+	int rc;
+
+	if (asprintf(&path, "%s.new", writer->path) < 0)
+		return fail(-ENOMEM, NULL, "no memory for a path");
+	rc = open_file(writer, path, O_CREAT | O_TRUNC);
+	if (!rc)
+		rc = write_header(writer, NEEDLE_VOLUME_HEADER);
+	if (!rc && rename(path, writer->path))
+		rc = write_failed("rename", path);
+	if (!rc && fsync(folder))
+		rc = write_failed("fsync the folder of", writer->path);
+	if (rc && writer->fd >= 0)
+		unlink(path);
+	free(path);
+	return rc;
+}
+
+/* 目录上的锁：两个都要建它的，后到的会发现它已经有了。*/
+static int make_volume(struct needle_writer *writer, const char *dir,
+		       int64_t deadline)
+{
+	int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc = folder < 0 ? write_failed("open", dir)
+			    : lock(folder, dir, deadline);
+
+	if (!rc)
+		rc = open_file(writer, writer->path, 0);
+	if (rc == -ENOENT)
+		rc = begin_volume(writer, folder);
+	if (folder >= 0)
+		close(folder);
+	return rc;
 }
 
 /* 打不开的 volume 不许再写：读者走不过损坏的地方，后面写了也读不到。*/
-static int check_volume(struct needle_writer *writer, const char *dir)
+static int check_volume(struct needle_writer *writer)
 {
 	uint8_t header[NEEDLE_VOLUME_HEADER];
 	struct needle_volume volume;
@@ -138,7 +171,7 @@ static int check_volume(struct needle_writer *writer, const char *dir)
 		return rc;
 	writer->committed = volume.length;
 	needle_volume_close(&volume);
-	return writer->committed ? 0 : begin_volume(writer, dir);
+	return 0;
 }
 
 /* committed 之后的字节不算数：可能是上一个写者的残尾，也可能是我们自己没写完的。*/
@@ -157,14 +190,13 @@ static int cut_tail(const struct needle_writer *writer, uint64_t *cut)
 	return 0;
 }
 
-static int prepare(struct needle_writer *writer, const char *dir,
-		   int64_t deadline)
+static int prepare(struct needle_writer *writer, int64_t deadline)
 {
 	uint64_t cut;
-	int rc = lock(writer, deadline);
+	int rc = lock(writer->fd, writer->path, deadline);
 
 	if (!rc)
-		rc = check_volume(writer, dir);
+		rc = check_volume(writer);
 	if (!rc)
 		rc = cut_tail(writer, &cut);
 	if (rc)
@@ -188,9 +220,11 @@ int needle_writer_open(struct needle_writer *writer, const char *dir,
 	rc = needle_volume_path(dir, volume_id, &writer->path);
 	if (rc)
 		return rc;
-	writer->fd = open(writer->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-	rc = writer->fd < 0 ? write_failed("open", writer->path)
-			    : prepare(writer, dir, deadline);
+	rc = open_file(writer, writer->path, 0);
+	if (rc == -ENOENT)
+		rc = make_volume(writer, dir, deadline);
+	if (!rc)
+		rc = prepare(writer, deadline);
 	if (rc)
 		needle_writer_close(writer);
 	return rc;

@@ -470,6 +470,10 @@ test_socket() {
 		client ping3 ping
 		for i in 1 2 3 4 5 6; do kill "${pids[race$i]}" 2>/dev/null; done
 		reap race1 race2 race3 race4 race5 race6
+		ln -s /tmp/elsewhere "$sock.lock"
+		run link timeout 20 "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -d rxe1
+		rm "$sock.lock"
+		[[ ! -e /tmp/elsewhere ]] || echo made >"$T/elsewhere"
 		run nowhere timeout 20 "$B/rdma_engine" -s /nowhere/x -p 10.99.0.1 -d rxe1
 		stop node
 	' || return 0
@@ -483,6 +487,8 @@ test_socket() {
 	assert_error file 1 'is there and is not a socket'
 	assertEquals precious "$(cat "$T/precious")"
 	assertEquals "one of six" 1 "$(cat "$T"/race?.rc | grep -cx 0)"
+	assert_error link 1 'open\("/tmp/engine.sock.lock"\).*ELOOP.*it is a symbolic link'
+	assertFalse 'followed' "[ -e $T/elsewhere ]"
 	assert_error nowhere 1 'open\("/nowhere/x.lock"\).*ENOENT'
 }
 

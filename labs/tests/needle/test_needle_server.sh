@@ -92,7 +92,6 @@ test_what_the_catalogue_holds() {
 	printf old | "$B/needle" put -S "$S" 5 1 1 >/dev/null
 	printf newer | "$B/needle" put -S "$S" 5 1 2 >/dev/null
 	"$B/needle" put -S "$S" 6 1 3 </dev/null >/dev/null
-	: >"$S/volume-9.needles"
 	on_rxe '
 		node node -q
 		engine before
@@ -251,15 +250,19 @@ test_damage() {
 	cp -r "$good" "$S"
 	printf '\377' | dd of="$S/volume-2.needles" bs=1 seek=40 conv=notrunc status=none
 	cp -r "$good" "$T/data"
+	cp -r "$good" "$T/gone"
+	: >"$T/gone/volume-3.needles"
 	printf '\377\377' | dd of="$T/data/volume-2.needles" bs=1 seek=64 conv=notrunc status=none
 	on_rxe '
 		run header "$B/needle_server" -S "$S" rxe0
+		run gone "$B/needle_server" -S "$T/gone" rxe0
 		S=$T/data node data -q
 		engine data.engine
 		kill "${pids[data]}"
 		reap data
 	' || return 0
 	assert_error header 1 'volume-2.needles: the record header at offset 32 is damaged'
+	assert_error gone 1 'volume-3.needles: its header is gone: 0 bytes'
 	assert_done data
 	assert_error data.engine 1 'CRC-32C 0x[0-9a-f]{8}, not 0x'
 }
