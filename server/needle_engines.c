@@ -8,6 +8,9 @@
  *
  * 为什么让 TCP 一直开着？RC QP 自己察觉不到对端已经死了：没有人发包，就没有人超时。
  * TCP 断开（进程死了，内核会替它发 FIN）是“这个 QP 可以拆了”的唯一信号。
+ *
+ * 连上来的还不是 engine，只是生人：报完 QPN，才占一个 engine 的位子。生人另有位子，占满
+ * 了就请最早的那个走，所以一言不发的再多，也挡不住后来的 engine。
  */
 #include "needle_engines.h"
 
@@ -30,6 +33,8 @@
 #define BACKLOG	    128
 #define LONG_MS	    (3600 * 1000) /* 醒来看一眼，接着等 */
 #define FAILED_MS   100		  /* accept 失败后歇一会儿 */
+#define STRANGERS   64	 /* 同时握着手的，不占 engine 的位子 */
+#define DRAIN_MS    2000 /* 拒绝之后，等对端读到为什么 */
 #define KEEP_IDLE_S 30
 #define KEEP_EACH_S 10
 #define KEEP_COUNT  3
@@ -37,8 +42,10 @@
 struct connection {
 	const struct needle_service *service;
 	pthread_t thread;
-	bool used;	   /* 只有主线程看 */
-	atomic_bool ended; /* 线程说：可以 join 了 */
+	atomic_uint *engines; /* 占着位子的，所有连接共用 */
+	bool used;	      /* 只有主线程看 */
+	atomic_bool known;    /* 线程说：它不是生人了 */
+	atomic_bool ended;    /* 线程说：可以 join 了 */
 	unsigned int number;
 	int sock;
 	char peer[64];
@@ -98,6 +105,17 @@ static void destroy_qp(struct rdma_resources *res)
 	rdma_destroy_objects(res);
 }
 
+/* 位子有限。满了不是默默挂断：在会合点告诉它 EUSERS，它会原样报告出来。*/
+static int take_place(struct connection *c)
+{
+	atomic_store(&c->known, true);
+	if (atomic_fetch_add(c->engines, 1) < c->service->most)
+		return 0;
+	return fail(-EUSERS, "raise --max-engines",
+		    "engine %u is turned away: %u are connected", c->number,
+		    c->service->most);
+}
+
 // region serve-engine
 /* 第 3、4 阶段，再加一份目录。此后节点不再 post 任何东西，CQ 永远是空的。*/
 static int hand_shake(struct connection *c)
@@ -115,12 +133,33 @@ static int hand_shake(struct connection *c)
 	c->res.max_reads = UINT8_MAX;
 	rc = modify_qp_to_init(&c->res);
 	if (!rc)
-		rc = connect_qp(&c->res, c->sock, deadline);
+		rc = exchange_cm_con_data(&c->res, c->sock, deadline);
+	if (rc)
+		return rc;
+	show_both_sides(cm_con_data_of(&c->res), c->res.remote);
+	rc = take_place(c);
+	if (!rc)
+		rc = modify_qp_to_rtr(&c->res);
+	if (!rc)
+		rc = modify_qp_to_rts(&c->res);
+	rc = sock_sync_step(c->sock, SYNC_READY, rc, deadline);
 	if (!rc)
 		rc = needle_catalog_send(service->catalog, c->sock, deadline);
 	return rc;
 }
 // endregion serve-engine
+
+/* 还有没读的就关，对端会得到 RST，也许还没读到那句话：等它先走，至多 2 秒。*/
+static void drain(const struct connection *c)
+{
+	const int64_t deadline = deadline_in_ms(DRAIN_MS);
+	char bytes[256];
+
+	shutdown(c->sock, SHUT_WR);
+	while (!wait_fd(c->sock, POLLIN, deadline) &&
+	       recv(c->sock, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+}
 
 static void wait_until_gone(const struct connection *c)
 {
@@ -161,9 +200,13 @@ static void *run(void *context)
 			    c->service->catalog->count);
 		wait_until_gone(c);
 	}
-	/* 先拆 QP 再关 TCP：对端看到 TCP 断开时，它的 READ 一定已经停了。*/
+	if (atomic_load(&c->known))
+		atomic_fetch_sub(c->engines, 1);
+	/* 先拆 QP 再断 TCP：对端看到 TCP 断开时，它的 READ 一定已经停了。*/
 	destroy_qp(&c->res);
-	sock_close(&c->sock);
+	if (rc == -EUSERS)
+		drain(c);
+	shutdown(c->sock, SHUT_RDWR); /* close 留给主线程，见 make_way() */
 	report_fact("engine %u (%s): gone, its QP destroyed%s", c->number,
 		    c->peer, rc ? " (it never got the catalogue)" : "");
 	atomic_store(&c->ended, true);
@@ -190,8 +233,10 @@ static int start_thread(struct connection *c)
 
 static void reap(struct connection *c)
 {
-	if (c->used)
-		pthread_join(c->thread, NULL);
+	if (!c->used)
+		return;
+	pthread_join(c->thread, NULL);
+	sock_close(&c->sock);
 	c->used = false;
 }
 
@@ -206,19 +251,44 @@ static struct connection *free_slot(struct connection *all, unsigned int n)
 	return NULL;
 }
 
-static void admit(const struct needle_service *service, struct connection *all,
-		  int sock, unsigned int number)
+/*
+ * 没有空位了，其中至少有 STRANGERS 个是生人：请最早的走。它的线程正等着读，shutdown 会叫
+ * 醒它；socket 只由主线程 close，所以这个号不会在我们手里变成别人的。
+ */
+static struct connection *make_way(struct connection *all, unsigned int n)
 {
-	struct connection *c = free_slot(all, service->most);
+	const int64_t deadline = deadline_in_ms(FAILED_MS);
+	struct connection *first = NULL, *slot = NULL;
 
+	for (unsigned int i = 0; i < n; i++)
+		if (!atomic_load(&all[i].known) &&
+		    (!first || all[i].number < first->number))
+			first = &all[i];
+	if (first)
+		shutdown(first->sock, SHUT_RDWR);
+	while (!(slot = free_slot(all, n)) && !deadline_passed(deadline) &&
+	       !deadline_sleep_ms(1, deadline))
+		;
+	return slot;
+}
+
+static void admit(const struct needle_service *service, struct connection *all,
+		  atomic_uint *engines, int sock, unsigned int number)
+{
+	const unsigned int n = service->most + STRANGERS;
+	struct connection *c = free_slot(all, n);
+
+	if (!c)
+		c = make_way(all, n);
 	if (!c) {
-		report_error("raise --max-engines",
-			     "engine %u is turned away: %u are connected",
-			     number, service->most);
+		report_error("are there peers that are no engines?",
+			     "engine %u is turned away: %u are shaking hands",
+			     number, STRANGERS);
 		sock_close(&sock);
 		return;
 	}
 	*c = (struct connection){ .service = service,
+				  .engines = engines,
 				  .number = number,
 				  .sock = sock };
 	c->used = !start_thread(c);
@@ -228,7 +298,9 @@ static void admit(const struct needle_service *service, struct connection *all,
 
 int needle_serve(const struct needle_service *service, int listen_sock)
 {
-	struct connection *all = calloc(service->most, sizeof(*all));
+	const unsigned int n = service->most + STRANGERS;
+	struct connection *all = calloc(n, sizeof(*all));
+	atomic_uint engines = 0;
 	unsigned int number = 0;
 	int rc = 0;
 
@@ -245,12 +317,12 @@ int needle_serve(const struct needle_service *service, int listen_sock)
 			continue; /* 停机，或者只是一小时里没有人来 */
 		sock = tcp_accept(listen_sock, deadline_in_ms(FAILED_MS));
 		if (sock >= 0)
-			admit(service, all, sock, ++number);
+			admit(service, all, &engines, sock, ++number);
 		else
 			deadline_sleep_ms(FAILED_MS, deadline_in_ms(FAILED_MS));
 	}
 	/* 每个线程都会在半秒之内看到停机的标志，拆掉自己的 QP。*/
-	for (unsigned int i = 0; i < service->most; i++)
+	for (unsigned int i = 0; i < n; i++)
 		reap(&all[i]);
 	free(all);
 	return 0;

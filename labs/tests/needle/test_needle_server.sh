@@ -159,8 +159,34 @@ test_many_engines_at_once() {
 	assertEquals 0 "$(rc_of node)"
 	assert_in "$(err_of node)" '^error: engine 9 is turned away: 8 are connected'
 	assertEquals "$(err_of node)" 1 "$(grep -c '^error' "$T/node.err")"
-	assert_error ninth 1 'the peer closed the connection'
+	assert_error ninth 1 'the peer failed before sync point READY: EUSERS'
 	assert_done tenth
+}
+
+# More silent peers than there may be engines, and they stay: the next engine is
+# served, for the first of them has to go. One too many is told why.
+test_silent_peers_lock_nobody_out() {
+	on_rxe '
+		node node -q -n 2 -t 3600
+		for i in {1..70}; do
+			exec {silent}<>/dev/tcp/127.0.0.1/18515
+		done
+		engine first -p "$PATTERN"
+		how=start engine held1 -H -p "$PATTERN"
+		how=start engine held2 -H -p "$PATTERN"
+		await qps 2
+		engine third
+		kill "${pids[held1]}" "${pids[held2]}"
+		reap held1 held2
+		await qps 0
+		engine last -p "$PATTERN"
+		kill "${pids[node]}"
+		reap node
+	' || return 0
+	assert_done first held1 held2 last
+	assertEquals 0 "$(rc_of node)"
+	assertEquals "$(total)" "$(out_of last)"
+	assert_error third 1 'the peer failed before sync point READY: EUSERS'
 }
 
 # Silent, slow, lying and talkative peers: the others are served all the while.
