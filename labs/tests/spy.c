@@ -274,11 +274,12 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 /* libibverbs 自己的 ibv_reg_mr 又调用 ibv_reg_mr_iova2：只记外面那一次。*/
 static int reg_mr_depth;
 
-static struct ibv_mr *noted_mr(struct ibv_mr *mr)
+static struct ibv_mr *noted_mr(struct ibv_mr *mr, unsigned int access)
 {
 	if (mr && !reg_mr_depth)
-		note("make mr addr=%llu length=%zu",
-		     (unsigned long long)(uintptr_t)mr->addr, mr->length);
+		note("make mr addr=%llu length=%zu access=%u",
+		     (unsigned long long)(uintptr_t)mr->addr, mr->length,
+		     access);
 	return mr;
 }
 
@@ -292,7 +293,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 	reg_mr_depth++;
 	mr = err ? fail_null(err) : real(pd, addr, length, access);
 	reg_mr_depth--;
-	return noted_mr(mr);
+	return noted_mr(mr, (unsigned int)access);
 }
 
 /* access 不是编译期常量（例如 -O0）时，verbs.h 里的宏改走这一个。*/
@@ -303,7 +304,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 	int err = reg_mr_depth ? 0 : must_fail("ibv_reg_mr");
 
 	return err ? fail_null(err)
-		   : noted_mr(real(pd, addr, length, iova, access));
+		   : noted_mr(real(pd, addr, length, iova, access), access);
 }
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
@@ -362,6 +363,17 @@ UNMAKE(ibv_destroy_comp_channel, struct ibv_comp_channel, "channel")
 UNMAKE(ibv_destroy_cq, struct ibv_cq, "cq")
 UNMAKE(ibv_destroy_qp, struct ibv_qp, "qp")
 
+/* 设备记下的，而不是程序说的。*/
+static void note_access(struct ibv_qp *qp)
+{
+	REAL(ibv_query_qp);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	if (!real(qp, &attr, IBV_QP_ACCESS_FLAGS, &init))
+		note("qp access=%u", attr.qp_access_flags);
+}
+
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	REAL(ibv_modify_qp);
@@ -375,7 +387,11 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	     attr->ah_attr.grh.sgid_index, attr->dest_qp_num, attr->rq_psn,
 	     attr->sq_psn, attr->retry_cnt, attr->max_dest_rd_atomic,
 	     attr->max_rd_atomic);
-	return err ? err : real(qp, attr, mask);
+	if (!err)
+		err = real(qp, attr, mask);
+	if (!err && (mask & IBV_QP_ACCESS_FLAGS))
+		note_access(qp);
+	return err;
 }
 
 /* ---- socket ------------------------------------------------------------- */

@@ -23,6 +23,8 @@ build_engine_tests() {
 	build_helpers &&
 		helper "$N/engine_peer" -O2 labs/tests/engine/engine_peer.c \
 			"${MSGPACK[@]}" -ljansson &&
+		helper "$N/needle_reader" -O2 labs/tests/needle/needle_reader.c \
+			"$N/librdma_common.a" -libverbs -ljansson -lisal &&
 		helper "$N/engine_load" -O2 labs/tests/engine/engine_load.c \
 			"$N/librdma_common.a" "${ENGINE_LIBS[@]}"
 }

@@ -216,6 +216,40 @@ test_a_session_is_its_owners() {
 	assertEquals "6120736563726574 read-only" "$(sed -n 5p "$T/owner.out")"
 }
 
+# Nobody has more rights than the READs need: not by the flags of any MR or QP, and
+# not when a storage node tries what it can with the key of a session's memory.
+test_rights() {
+	on_engine '
+		SPY_LOG=$T/node.log LD_PRELOAD=$B/spy.so node node
+		SPY_LOG=$T/engine.log LD_PRELOAD=$B/spy.so engine engine
+		client good read 9 1 7
+		stop engine node
+		for op in "" -W; do
+			# shellcheck disable=SC2086 # nothing is no word
+			serve "thief$op" "$N/needle_reader" -d rxe0 -L /tmp/key $op - 18515
+			engine "victim$op"
+			how=start peer "owner$op" start=1,1,7 answer gate=/tmp/gate.4
+			await in_file StartReadResponse "$T/owner$op.out"
+			jq -r ".data | \"\(.local_addr) \(.local_key)\"" "$T/owner$op.out" >/tmp/key.new
+			mv /tmp/key.new /tmp/key
+			reap "thief$op"
+			: >/tmp/gate.4
+			reap "owner$op"
+			rm /tmp/gate.4 /tmp/key
+			stop "victim$op"
+		done
+	' || return 0
+	assert_done engine node good thief thief-W owner owner-W
+	assertEquals "remote access error" "$(out_of thief)"
+	assertEquals "remote access error" "$(out_of thief-W)"
+	# LOCAL_WRITE is 1, REMOTE_WRITE 2, REMOTE_READ 4.
+	assertEquals "the store" "access=4" "$(grep '^make mr' "$T/node.log" | grep -o 'access=.*' | sort -u)"
+	# The first is stage 2's own, which the READs do not use.
+	assertEquals "the buffers" "access=1" "$(grep '^make mr' "$T/engine.log" | sed 1d | grep -o 'access=.*' | sort -u)"
+	assertEquals "the QPs, as the device has it" "qp access=6" \
+		"$(cat "$T"/{node,engine}.log | grep '^qp access' | sort -u)"
+}
+
 test_token() {
 	printf 'secret\n' >"$T/token"
 	printf 'secreT\n' >"$T/wrong"

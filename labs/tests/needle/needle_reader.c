@@ -12,6 +12,9 @@
  *	-H         stay connected until a signal comes
  *	-W         WRITE over the first needle: must fail with a remote access error
  *	-O         READ where no needle is: the same
+ *	-L FILE    be a storage node at PORT, of one needle (1,1,7); when FILE is there
+ *	           READ (with -W: WRITE) the engine's memory at the address and with
+ *	           the key that stand in it: the same
  *
  * Prints "N needles, B bytes" and ends with 0 if all is right.
  */
@@ -30,7 +33,7 @@
 #include <string.h>
 
 struct plan {
-	const char *device, *server;
+	const char *device, *server, *key_file;
 	uint16_t port;
 	uint32_t piece, window;
 	unsigned int rounds;
@@ -199,14 +202,12 @@ static int read_all(struct reader *r)
 	return rc;
 }
 
-static int must_be_refused(struct reader *r)
+static int must_be_refused(struct reader *r, uint64_t addr, uint32_t rkey)
 {
-	const struct needle_entry *e = &r->catalog.entries[0];
 	struct ibv_wc wc;
-	int rc = r->plan->write ? post_one(r, e->remote_addr, e->rkey, 0, 1,
-					   IBV_WR_RDMA_WRITE)
-				: post_one(r, e->remote_addr - (1 << 20),
-					   e->rkey, 0, 1, IBV_WR_RDMA_READ);
+	int rc =
+		post_one(r, addr, rkey, 0, 1,
+			 r->plan->write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ);
 
 	if (!rc)
 		rc = await_one(r, &wc);
@@ -229,7 +230,10 @@ static int converse(struct reader *r, int sock)
 	if (rc)
 		return rc;
 	if (plan->write || plan->outside)
-		return must_be_refused(r);
+		return must_be_refused(r,
+				       r->catalog.entries[0].remote_addr -
+					       (plan->outside ? 1 << 20 : 0),
+				       r->catalog.entries[0].rkey);
 	for (unsigned int i = 0; !rc && (!plan->rounds || i < plan->rounds);
 	     i++)
 		rc = read_all(r);
@@ -241,6 +245,47 @@ static int converse(struct reader *r, int sock)
 	if (plan->hold)
 		wait_fd(sock, POLLIN, deadline_in_ms(600000));
 	return 0;
+}
+
+static int be_a_node(struct reader *r, int sock)
+{
+	int64_t deadline = deadline_in_ms(EXCHANGE_TIMEOUT_MS);
+	const struct needle_entry e = { .volume_id = 1,
+					.needle_id = 1,
+					.cookie = 7,
+					.remote_addr = (uintptr_t)r->res.buf,
+					.rkey = r->res.mr->rkey,
+					.size = 16,
+					.crc32c = crc32c(0, r->res.buf, 16) };
+	unsigned long long addr = 0;
+	unsigned int rkey = 0;
+	FILE *file = NULL;
+	int rc = needle_catalog_add(&r->catalog, &e);
+
+	if (!rc)
+		rc = modify_qp_to_init(&r->res);
+	if (!rc)
+		rc = connect_qp(&r->res, sock, deadline);
+	if (!rc)
+		rc = needle_catalog_send(&r->catalog, sock, deadline);
+	while (!rc && !(file = fopen(r->plan->key_file, "r")))
+		rc = deadline_sleep_ms(10, INT64_MAX);
+	if (rc)
+		return rc;
+	if (fscanf(file, "%llu %u", &addr, &rkey) != 2)
+		rc = -EINVAL;
+	fclose(file);
+	return rc ? rc : must_be_refused(r, addr, rkey);
+}
+
+static int accept_engine(uint16_t port)
+{
+	int listener = tcp_listen(port);
+	int sock = listener < 0 ? listener
+				: tcp_accept(listener, deadline_in_ms(60000));
+
+	sock_close(&listener);
+	return sock;
 }
 
 static int connect_and_read(const struct plan *plan)
@@ -256,9 +301,14 @@ static int connect_and_read(const struct plan *plan)
 	if (rc)
 		return rc;
 	r.res.max_reads = (uint8_t)plan->window;
-	sock = tcp_connect(plan->server, plan->port,
-			   deadline_in_ms(EXCHANGE_TIMEOUT_MS));
-	rc = sock < 0 ? sock : converse(&r, sock);
+	if (plan->key_file)
+		sock = accept_engine(plan->port);
+	else
+		sock = tcp_connect(plan->server, plan->port,
+				   deadline_in_ms(EXCHANGE_TIMEOUT_MS));
+	rc = sock;
+	if (sock >= 0)
+		rc = plan->key_file ? be_a_node(&r, sock) : converse(&r, sock);
 	sock_close(&sock);
 	needle_catalog_free(&r.catalog);
 	undo = destroy_rdma_resources(&r.res);
@@ -271,7 +321,7 @@ int main(int argc, char *argv[])
 	unsigned long long seed, min, max;
 	int c;
 
-	while ((c = getopt(argc, argv, "d:c:w:r:p:HWO")) != -1) {
+	while ((c = getopt(argc, argv, "d:c:w:r:p:HWOL:")) != -1) {
 		if (c == 'd')
 			plan.device = optarg;
 		else if (c == 'c')
@@ -289,6 +339,8 @@ int main(int argc, char *argv[])
 			plan.write = true;
 		else if (c == 'O')
 			plan.outside = true;
+		else if (c == 'L')
+			plan.key_file = optarg;
 		else
 			return 2;
 	}
