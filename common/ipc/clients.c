@@ -104,7 +104,6 @@ void engine_ipc_tell(struct ipc_client *client,
 
 /* ---- 请求 --------------------------------------------------------------- */
 
-// region refuse
 /*
  * 答一个 Error，然后只读不看，直到对端收手（或 2 秒后）。若立刻 close，正在 write 的对端
  * 只会得到 EPIPE 或 ECONNRESET，看不到那个 Error。
@@ -116,7 +115,6 @@ static void refuse(struct ipc_client *c, struct engine_failure failure)
 	engine_ipc_fail(c, failure);
 	engine_stream_discard(&c->stream);
 }
-// endregion refuse
 
 /* 长度不可信，后面的字节就没有边界可言。*/
 static struct engine_failure too_large(uint32_t size)

@@ -194,4 +194,25 @@ test_valgrind() {
 	assertEquals '68656c6c6f2c206e6565646c65 read-only' "$(sed -n 4p "$T/peer.out")"
 }
 
+# After a thousand clients the engine is as large as after a hundred.
+test_a_thousand_clients() {
+	on_engine '
+		node node
+		engine engine
+		for n in {1..10}; do
+			peer "hundred$n" clients=100 start=9,1,7 answer map=1 answer \
+				complete=1,1,13 answer end
+			await has_sessions 0
+			awk "/^VmRSS/ { print \$2 }" "/proc/${pids[engine]}/status" >>"$T/memory"
+			held engine | xargs >>"$T/held"
+		done
+		stop engine node
+	' || return 0
+	assert_done engine node hundred{1..10}
+	assertEquals "completed" 100 "$(grep -c CompleteReadResponse "$T/hundred10.out")"
+	assertTrue "KiB after each hundred: $(xargs <"$T/memory")" \
+		"(($(tail -n 1 "$T/memory") - $(head -n 1 "$T/memory") < 512))"
+	assertEquals "descriptors and memory regions" 1 "$(sort -u "$T/held" | wc -l)"
+}
+
 . shunit2
