@@ -36,10 +36,10 @@
  *
  * Exit code: 0, or 1 at the first item that fails.
  */
+#include "msgpack_json.h"
+
 #include <endian.h>
 #include <errno.h>
-#include <jansson.h>
-#include <msgpack.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -389,41 +389,6 @@ static int get_answer(void)
 	return rc;
 }
 
-static json_t *as_json(const msgpack_object *o, bool types)
-{
-	json_t *json;
-
-	switch (o->type) {
-	case MSGPACK_OBJECT_MAP:
-		json = json_object();
-		for (uint32_t i = 0; i < o->via.map.size; i++)
-			json_object_setn_new(
-				json, o->via.map.ptr[i].key.via.str.ptr,
-				o->via.map.ptr[i].key.via.str.size,
-				as_json(&o->via.map.ptr[i].val, types));
-		return json;
-	case MSGPACK_OBJECT_ARRAY:
-		json = json_array();
-		for (uint32_t i = 0; i < o->via.array.size; i++)
-			json_array_append_new(
-				json, as_json(&o->via.array.ptr[i], types));
-		return json;
-	case MSGPACK_OBJECT_STR:
-		return types ? json_string("str")
-			     : json_stringn(o->via.str.ptr, o->via.str.size);
-	case MSGPACK_OBJECT_BOOLEAN:
-		return types ? json_string("bool")
-			     : json_boolean(o->via.boolean);
-	case MSGPACK_OBJECT_POSITIVE_INTEGER:
-		return types ? json_string("uint")
-			     : json_integer((json_int_t)o->via.u64);
-	case MSGPACK_OBJECT_NIL:
-		return types ? json_string("nil") : json_null();
-	default:
-		return json_string("unexpected");
-	}
-}
-
 static void remember(const json_t *root)
 {
 	const json_t *data = json_object_get(root, "data");
@@ -613,7 +578,30 @@ static const char *value_of(const char *item, const char *name)
 		       : NULL;
 }
 
-static int do_sending(const char *item)
+static const struct {
+	const char *name;
+	int (*run)(const char *value);
+} with_text[] = {
+	{ "frame", put_file },	      { "cuts", put_cuts },
+	{ "hangups", put_hangups },   { "sessions", put_sessions },
+	{ "start", put_start },	      { "map", put_map },
+	{ "complete", put_complete }, { "hex", put_hex },
+	{ "gate", await_gate },	      { "id", keep_id },
+};
+
+static int do_text_item(const char *item)
+{
+	for (size_t i = 0; i < sizeof(with_text) / sizeof(*with_text); i++) {
+		const char *v = value_of(item, with_text[i].name);
+
+		if (v)
+			return with_text[i].run(v);
+	}
+	fprintf(stderr, "engine_peer: what is %s?\n", item);
+	return 2;
+}
+
+static int do_item(const char *item)
 {
 	const char *v;
 
@@ -621,40 +609,8 @@ static int do_sending(const char *item)
 		return put_ping();
 	if (!strcmp(item, "caps"))
 		return put_caps();
-	if ((v = value_of(item, "frame")))
-		return put_file(v);
-	if ((v = value_of(item, "cuts")))
-		return put_cuts(v);
-	if ((v = value_of(item, "hangups")))
-		return put_hangups(v);
-	if ((v = value_of(item, "sessions")))
-		return put_sessions(v);
-	if ((v = value_of(item, "start")))
-		return put_start(v);
-	if ((v = value_of(item, "map")))
-		return put_map(v);
-	if ((v = value_of(item, "complete")))
-		return put_complete(v);
-	if ((v = value_of(item, "hex")))
-		return put_hex(v);
-	if ((v = value_of(item, "length")))
-		return put_length(strtoull(v, NULL, 0));
-	if ((v = value_of(item, "fill")))
-		return put_zeros(strtoull(v, NULL, 0));
-	return -1;
-}
-
-static int do_item(const char *item)
-{
-	const char *v;
-	int rc = do_sending(item);
-
-	if (rc >= 0)
-		return rc;
-	if (!strcmp(item, "answer"))
-		return print_answer(false);
-	if (!strcmp(item, "types"))
-		return print_answer(true);
+	if (!strcmp(item, "answer") || !strcmp(item, "types"))
+		return print_answer(*item == 't');
 	if (!strcmp(item, "bytes"))
 		return print_bytes();
 	if (!strcmp(item, "eof"))
@@ -663,6 +619,10 @@ static int do_item(const char *item)
 		return shutdown(peer.sock, SHUT_WR);
 	if (!strcmp(item, "arrays"))
 		return peer.arrays = true, 0;
+	if ((v = value_of(item, "length")))
+		return put_length(strtoull(v, NULL, 0));
+	if ((v = value_of(item, "fill")))
+		return put_zeros(strtoull(v, NULL, 0));
 	if ((v = value_of(item, "silence")))
 		return check_silence(atoi(v));
 	if ((v = value_of(item, "sleep")))
@@ -671,12 +631,7 @@ static int do_item(const char *item)
 		return peer.trickle_ms = atoi(v), 0;
 	if ((v = value_of(item, "token")))
 		return peer.token = v, 0;
-	if ((v = value_of(item, "gate")))
-		return await_gate(v);
-	if ((v = value_of(item, "id")))
-		return keep_id(v);
-	fprintf(stderr, "engine_peer: what is %s?\n", item);
-	return 2;
+	return do_text_item(item);
 }
 
 static int do_items(char *items[], int n);
