@@ -14,6 +14,7 @@
 #   faults     make each mistake of the catalogue, see the explainer name it
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/fuzz/long_fuzz.sh)
 #   mutants    put each known fault back and see the tests catch it
+#   mutants-random   draw N=40 faults by rule (SEED=…), count what the tests see
 #   docs       fill code and real output into the READMEs and docs-zh
 #   deps       install what is missing (apt, dnf or pacman)
 #   lab-up     start the lab VM (where this machine has no RDMA device)
@@ -252,6 +253,11 @@ faults:
 mutants: deps
 	$(MAKE) all
 	labs/tests/mutants/run
+
+.PHONY: mutants-random
+mutants-random: deps
+	$(MAKE) all
+	labs/tests/mutants/random $(or $(N),40) $(SEED)
 
 .PHONY: docs
 docs: deps

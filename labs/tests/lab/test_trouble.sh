@@ -75,6 +75,8 @@ test_words_of_the_other_scripts() {
 	says 0 'labs/tests/quick \[--list\]' "$tree/labs/tests/quick" --help
 	says 2 '^quick: next: labs/tests/quick --help' "$tree/labs/tests/quick" --nonsense
 	says 1 '^quick: next: labs/tests/run' "$tree/labs/tests/quick" --list # no git there
+	says 0 'labs/tests/mutants/random \[N \[SEED' "$tree/labs/tests/mutants/random" --help
+	says 2 '^random: next: labs/tests/mutants/random --help' "$tree/labs/tests/mutants/random" many
 	says 2 '^run: JOBS is "many"' env JOBS=many "$tree/labs/tests/run" labs/tests/lab/test_lab.sh
 }
 

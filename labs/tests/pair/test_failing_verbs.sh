@@ -55,6 +55,22 @@ test_hop_limit_crosses_routers() {
 	assertEquals 64 "$(attr client 2 hop_limit)"
 }
 
+# How long the device waits for a peer, and what a peer may do here: with too much of
+# either all works as well, on a good day.
+test_timers_and_rights() {
+	local side
+	watched_pair || return 0
+	for side in server client; do
+		assertEquals "0.64 ms after an RNR NAK" 12 "$(attr "$side" 2 min_rnr_timer)"
+		assertEquals "67 ms, 6 times, after an RNR for ever" "14 6 7" \
+			"$(for name in timeout retry_cnt rnr_retry; do attr "$side" 3 "$name"; done | xargs)"
+		assertEquals "rights of the QP, as the device has them" "qp access=6" \
+			"$(grep '^qp access' "$seen/a.$side.log")"
+		assertEquals "rights of the MR" "access=7" \
+			"$(grep -o '^make mr .*' "$seen/a.$side.log" | grep -o 'access=.*')"
+	done
+}
+
 test_psn_is_random_and_exchanged() {
 	local side psns
 	watched_pair || return 0
@@ -138,22 +154,43 @@ test_everything_that_was_made_is_unmade() {
 test_a_failed_init_leaves_nothing() {
 	local call made
 	in_lab '
-		for call in ibv_get_device_list ibv_open_device ibv_query_gid_ex \
-			ibv_alloc_pd ibv_reg_mr ibv_create_comp_channel \
+		for call in ibv_get_device_list ibv_open_device ibv_query_device \
+			ibv_query_gid_ex ibv_alloc_pd ibv_reg_mr ibv_create_comp_channel \
 			ibv_create_cq ibv_create_qp ibv_modify_qp ibv_post_recv; do
 			spied fails $call:1:12 "$call" -e -q -t 1 rxe0
 		done
+		# While it chooses one, it takes the next.
+		spied fails ibv_query_device:1:12 chosen -t 1
 	' || return 0
-	for call in ibv_get_device_list ibv_open_device ibv_query_gid_ex \
-		ibv_alloc_pd ibv_reg_mr ibv_create_comp_channel \
+	assert_in "$(out_of chosen)" '^ .*rxe1'
+	assert_error chosen 1 'waiting for a client: nothing came'
+	for call in ibv_get_device_list ibv_open_device ibv_query_device \
+		ibv_query_gid_ex ibv_alloc_pd ibv_reg_mr ibv_create_comp_channel \
 		ibv_create_cq ibv_create_qp ibv_modify_qp ibv_post_recv; do
-		assert_error "$call" 1 "$call\(.*ENOMEM \(12\)"
+		assert_error "$call" 1 "${call}[a-z_ ]*\(.*ENOMEM \(12\)"
 		for made in device pd mr channel cq qp; do
 			assertEquals "$made after $call failed" \
 				"$(grep -c "^make $made" "$T/$call.log")" \
 				"$(grep -c "^unmake $made" "$T/$call.log")"
 		done
 	done
+}
+
+# A driver that never lets go: the first Ctrl-C asks to clean up, the second ends it.
+test_second_signal_ends_what_is_stuck() {
+	in_lab '
+		export SPY_LIE=stuck
+		spied server stuck -q -t 60 rxe0
+		kill -INT "$pid"
+		await in_file ^stuck "$T/stuck.log"
+		nap 0.2
+		kill -0 "$pid" && echo alive >"$T/first"
+		kill -INT "$pid"
+		reap stuck
+	' || return 0
+	assertEquals alive "$(cat "$T/first")"
+	assertEquals "$(err_of stuck)" 130 "$(rc_of stuck)"
+	assert_in "$(err_of stuck)" 'stopped by a signal'
 }
 
 test_no_device_is_no_crash() {

@@ -268,6 +268,29 @@ static void test_peer_status(FILE *log)
 	close(pair[1]);
 }
 
+/* 只看一眼的一方：消息来了几个字节都不算坏，也一个字节都不拿走。*/
+static void test_only_looking(void)
+{
+	uint8_t left[SYNC_BYTES + 1];
+
+	for (size_t cut = 0; cut <= SYNC_BYTES; cut++) {
+		int fds[2], rc;
+
+		socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
+		send(fds[1], good_sync, cut, 0);
+		rc = sock_check_peer(fds[0], SYNC_READY);
+		CHECK(!rc, "%zu bytes are there: %d", cut, rc);
+		send(fds[1], good_sync + cut, SYNC_BYTES - cut, 0);
+		rc = sock_check_peer(fds[0], SYNC_READY);
+		CHECK(!rc, "%zu bytes, then all: %d", cut, rc);
+		CHECK(recv(fds[0], left, sizeof(left), 0) == SYNC_BYTES &&
+			      !memcmp(left, good_sync, SYNC_BYTES),
+		      "after %zu bytes, some were taken", cut);
+		close(fds[0]);
+		close(fds[1]);
+	}
+}
+
 static void test_printable_text(void)
 {
 	static const char escape[] = "\033]0;x\007\r\n\t\x7f\xc2\x9b";
@@ -341,6 +364,7 @@ int main(void)
 	test_wire_bytes(log);
 	test_bad_values(log);
 	test_peer_status(log);
+	test_only_looking();
 	test_printable_text();
 	test_small_tables();
 	printf("%d failures\n", failures);

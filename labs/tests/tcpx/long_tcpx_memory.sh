@@ -34,17 +34,16 @@ test_good_runs() {
 }
 
 test_contract() {
-	local words
+	local words modes=(slow 'busy,sleepy' devhandle 'nosize,zerosize' nullmr unpack
+		linger notags 'lazy,late' shortsize longsize roomsize)
 	with_shim
-	for words in slow busy,sleepy devhandle nosize,zerosize nullmr unpack \
-		linger; do
+	for words in "${modes[@]}"; do
 		shim=$words talks "$words" -q -c 2 : -q -s 7001 -n 60
 		shim=$words talks "$words.ping" -q -a v7 : -q -a v7 -l -n 30
 	done
 	wait
 	without_shim
-	for words in slow busy,sleepy devhandle nosize,zerosize nullmr unpack \
-		linger; do
+	for words in "${modes[@]}"; do
 		assert_codes 0 0 "$words" "$words.ping"
 	done
 	assert_clean "$NOTHING_OF"
@@ -67,7 +66,7 @@ test_faults() {
 		server_shim=fail=$call client_shim='' \
 			talks "server.$call" -q -t 1 : -q -t 1
 	done
-	for call in corrupt overrun shortsize; do
+	for call in corrupt overrun nolisten; do
 		shim=$call talks "$call" -q -t 2 : -q -t 2 -s 7001 -n 60
 	done
 	shim=linger,fail=test:40 talks linger -q -t 2 : -q -t 2 -s 70001 -n 60
@@ -76,7 +75,7 @@ test_faults() {
 	assert_codes 0 1 client.{deregMr,closeSend}
 	assert_codes 1 1 client.{connect:2,regMr:2,isend:30,test:30} linger \
 		server.{init,devices,getProperties,listen:2,accept,regMr:2,irecv:30,test:30} \
-		corrupt overrun shortsize
+		corrupt overrun nolisten
 	assert_codes 1 0 server.{deregMr:2,closeRecv,closeListen}
 	assert_clean "$NOTHING_OF"
 }
