@@ -54,12 +54,7 @@ static int64_t deadline_for(const struct endpoint *ep, uint64_t size)
 // region listen
 static int create_listener(uint16_t port)
 {
-	int sock = tcp_listen(port);
-
-	/* tcp_listen 只为一个 client 排队；上百个同时来，队就要长。*/
-	if (sock >= 0)
-		listen(sock, SOMAXCONN);
-	return sock;
+	return tcp_listen(port);
 }
 // endregion listen
 

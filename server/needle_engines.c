@@ -30,7 +30,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define BACKLOG	    128
 #define LONG_MS	    (3600 * 1000) /* 醒来看一眼，接着等 */
 #define FAILED_MS   100		  /* accept 失败后歇一会儿 */
 #define STRANGERS   64	 /* 同时握着手的，不占 engine 的位子 */
@@ -307,8 +306,6 @@ int needle_serve(const struct needle_service *service, int listen_sock)
 	if (!all)
 		return fail(-ENOMEM, "lower --max-engines",
 			    "no memory for %u engines", service->most);
-	/* 再 listen 一次只是改大 backlog：许多 engine 会在节点重启后同时连来。*/
-	listen(listen_sock, BACKLOG);
 	while (!stop_requested()) {
 		int sock;
 

@@ -11,7 +11,6 @@
 #include "report.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ static bool parse_digits(const char *text, int base, uint64_t low,
 {
 	char *end;
 
-	if (!isxdigit((unsigned char)*text)) /* strtoull 会接受 "-1" 和空白 */
+	if (*text < '0' || *text > '9') /* strtoull 会接受 "-1" 和空白 */
 		return false;
 	errno = 0;
 	*value = strtoull(text, &end, base);
@@ -137,7 +136,7 @@ static int take(const char *next, const struct option_row *row,
 		const char *text)
 {
 	const char *what;
-	bool hex = false;
+	int base = 10;
 	uint64_t n;
 
 	switch (row->kind) {
@@ -150,13 +149,12 @@ static int take(const char *next, const struct option_row *row,
 		*(const char **)row->to = text;
 		return -1;
 	case OPTION_HEX:
-		hex = !strncmp(text, "0x", 2);
+		base = strncmp(text, "0x", 2) ? 10 : 16;
 		/* fall through */
 	case OPTION_NUMBER:
 	case OPTION_SECONDS:
 	case OPTION_MEBIBYTES:
-		if (!parse_digits(hex ? text + 2 : text, hex ? 16 : 10,
-				  row->least, row->most, &n))
+		if (!parse_digits(text, base, row->least, row->most, &n))
 			return out_of_range(next, row, text);
 		store(row, n);
 		return -1;

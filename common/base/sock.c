@@ -79,7 +79,8 @@ int tcp_listen(uint16_t port)
 		setsockopt(sock, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
 	if (bind(sock, v6 ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4,
 		 v6 ? sizeof(any6) : sizeof(any4)) ||
-	    listen(sock, 1))
+	    /* 队短了，挤在同一刻来的人里有谁的 SYN 被丢掉，要一秒后才再敲门。*/
+	    listen(sock, SOMAXCONN))
 		err = errno;
 	if (!err)
 		return sock;
@@ -108,6 +109,19 @@ int wait_failed(int rc, const char *fmt, const char *what)
 	return rc;
 }
 
+/* 有人敲门：他的 socket；-EAGAIN，接着等；或别的 -errno。不报告。*/
+static int accept_one(int listen_sock)
+{
+	int sock = accept4(listen_sock, NULL, NULL, SOCK_CLOEXEC);
+
+	/* 对端可能在被 accept 之前就断开：不是我们的错误，接着等。*/
+	if (sock < 0)
+		return errno == EINTR || errno == ECONNABORTED ? -EAGAIN
+							       : -errno;
+	set_nodelay(sock);
+	return sock;
+}
+
 int tcp_accept(int listen_sock, int64_t deadline)
 {
 	int sock, rc;
@@ -116,13 +130,9 @@ int tcp_accept(int listen_sock, int64_t deadline)
 		rc = wait_fd(listen_sock, POLLIN, deadline);
 		if (rc)
 			return wait_failed(rc, "%s", "waiting for a client");
-		sock = accept4(listen_sock, NULL, NULL, SOCK_CLOEXEC);
-		/* 对端可能在被 accept 之前就断开：不是我们的错误，接着等。*/
-	} while (sock < 0 && (errno == EINTR || errno == ECONNABORTED));
-	if (sock < 0)
-		return call_failed(errno, "accept()");
-	set_nodelay(sock);
-	return sock;
+		sock = accept_one(listen_sock);
+	} while (sock == -EAGAIN);
+	return sock < 0 ? call_failed(-sock, "accept()") : sock;
 }
 
 /* ---- 敲门的人里，哪一个是 client -------------------------------------------- */
@@ -192,14 +202,12 @@ static int let_in(struct callers *c, int listen_sock)
 {
 	const int whole = sizeof(uint32_t), room = 64 << 10;
 	int *place = &c->socks[c->next++ % CALLERS];
-	int sock = accept4(listen_sock, NULL, NULL, SOCK_CLOEXEC);
+	int sock = accept_one(listen_sock);
 
-	/* 对端可能在被 accept 之前就断开：不是我们的错误，接着等。*/
 	if (sock < 0)
-		return errno == EINTR || errno == ECONNABORTED ? 0 : -errno;
+		return sock == -EAGAIN ? 0 : sock;
 	sock_close(place);
 	*place = sock;
-	set_nodelay(sock);
 	/* 不到四个字节就别叫醒我们。*/
 	setsockopt(sock, SOL_SOCKET, SO_RCVLOWAT, &whole, sizeof(whole));
 	/* 一次放得下；没送到的话，他也就答不上来。*/

@@ -176,7 +176,6 @@ static int check(const struct tcpx_flow *flow, uint64_t message)
 	return arrived_wrong(flow, message, how);
 }
 
-// region check
 /*
  * 到的是什么，由内容与 guard 说了算，不由 test() 给的 size：它可以不写 (-1)；NCCL 2.19
  * 的 net_ib 用 4 个 QP 时，每个 QP 都把 immediate 里的长度加一遍；Mellanox 的 UCX 插件
@@ -193,7 +192,6 @@ static int check_arrived(struct tcpx_flow *flow, uint64_t message, int size)
 		return check(flow, message);
 	return 0;
 }
-// endregion check
 
 /* ---- movement ----------------------------------------------------------- */
 

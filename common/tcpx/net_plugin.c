@@ -328,7 +328,6 @@ static int no_call(const struct tcpx_net *net, const char *call)
 		    call);
 }
 
-// region init
 /*
  * init() 之前，只有 name 与 init 两项算数：Mellanox 的插件要到 init() 里才决定用哪一套
  * 实现，那时才把表的其余各项填上。所以先 init()，再取一遍表，然后才查缺了什么。
@@ -349,7 +348,6 @@ static int initialize(struct tcpx_net *net)
 	missing = missing_call(net);
 	return missing ? no_call(net, missing) : 0;
 }
-// endregion init
 
 int tcpx_load_plugin(struct tcpx_net *net, const char *path, int api)
 {

@@ -135,18 +135,41 @@ await() {
 	done
 }
 
-# listening PORT. mapfile, because read would take /proc/net/tcp 128 bytes at a
-# time, and the kernel walks all its sockets for each.
-listening() {
+# at_port PORT STATE: sets $found, the sockets there in this state. mapfile, because
+# read would take /proc/net/tcp 128 bytes at a time, and the kernel walks all its
+# sockets for each.
+at_port() {
 	local hex table line lines
 	printf -v hex '%04X' "$1"
+	found=0
 	for table in /proc/net/tcp6 /proc/net/tcp; do
 		mapfile -t lines <"$table"
 		for line in "${lines[@]}"; do
-			[[ $line != *": "*":$hex "*":0000 0A "* ]] || return 0
+			[[ $line != *": "+([^:]):$hex\ +([^ ])" $2 "* ]] || found=$((found + 1))
 		done
 	done
-	return 1
+}
+
+listening() {
+	local found
+	at_port "$1" 0A
+	((found))
+}
+
+# stay FROM TO PEER: who connects to $port (18515) and says nothing. All of them are
+# in then; of more than 12, some may have been sent away for newer ones.
+stay() {
+	local i
+	for ((i = $1; i <= $2; i++)); do
+		start "stays$i" "$3" connect 127.0.0.1 "${port:-18515}"
+	done
+	await stayed "$2"
+}
+
+stayed() {
+	local found
+	at_port "${port:-18515}" 01
+	((found >= ($1 < 12 ? $1 : 12)))
 }
 
 ended() { ! kill -0 "$1" 2>/dev/null; }

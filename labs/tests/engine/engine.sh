@@ -41,6 +41,12 @@ make_store() {
 	export S PATTERN NEEDLES VOLUMES
 }
 
+# with_large BYTES: $T/store, which is $S and a needle 1 of volume 5, of zeroes
+with_large() {
+	cp -r "$S" "$T/store"
+	head -c "$1" /dev/zero | "$B/needle" put -S "$T/store" 5 1 1 >/dev/null
+}
+
 # In the lab:
 # node NAME [ARGS…]      a storage node, when it listens
 # engine NAME [ARGS…]    an engine on $sock, when it has the catalogue

@@ -94,8 +94,7 @@ test_bad_input() {
 
 # Each side is killed while the others are in the middle of something.
 test_kills() {
-	cp -r "$S" "$T/store"
-	head -c 20000000 /dev/zero | "$B/needle" put -S "$T/store" 5 1 1 >/dev/null
+	with_large 20000000
 	on_sanitized '
 		export S=$T/store
 		node node1

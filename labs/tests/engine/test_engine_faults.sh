@@ -546,8 +546,7 @@ test_device_that_lies() {
 
 # A read that is larger than a client's share, and one more than fits.
 test_memory_is_bounded() {
-	cp -r "$S" "$T/store"
-	head -c 3000000 /dev/zero | "$B/needle" put -S "$T/store" 5 1 1 >/dev/null
+	with_large 3000000
 	on_engine '
 		export S=$T/store
 		node node
@@ -575,8 +574,7 @@ in_kib() { awk "/^$2:/ { print \$2 }" "$T/$1"; }
 # is refused and its client sent away, the others are served, and the memory is
 # free again when they are gone.
 test_memory_of_half_messages() {
-	cp -r "$S" "$T/store"
-	head -c 12000000 /dev/zero | "$B/needle" put -S "$T/store" 5 1 1 >/dev/null
+	with_large 12000000
 	on_engine '
 		export S=$T/store
 		node node
@@ -611,8 +609,7 @@ test_memory_of_half_messages() {
 # What idle clients have been given, and what the engine keeps for the next read, of
 # all sizes: all of it within the limit.
 test_memory_that_is_kept() {
-	cp -r "$S" "$T/store"
-	head -c 1048576 /dev/zero | "$B/needle" put -S "$T/store" 5 1 1 >/dev/null
+	with_large 1048576
 	on_engine '
 		export S=$T/store
 		node node

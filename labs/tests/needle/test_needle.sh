@@ -403,7 +403,7 @@ test_wrong_usage() {
 	for n in 4294967296 -1 x '' 1.5 0x1 ' 1'; do
 		usage_error 'VOLUME is not 0 \.\.\. 4294967295' needle get -S x -- "$n" 1
 	done
-	for n in 4294967296 -1 x '' 1.5 0x 0xg 0x100000000 0x-1 '0x 1' 1x1 a1 ' 1'; do
+	for n in 4294967296 -1 x '' 1.5 0x 0xg 0x100000000 0x-1 0x0x1 '0x 1' 1x1 a1 ' 1'; do
 		usage_error 'COOKIE is not 0 \.\.\. 4294967295' needle put -S x -- 1 1 "$n"
 	done
 	for n in 18446744073709551616 -1 x ''; do

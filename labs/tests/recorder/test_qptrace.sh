@@ -30,6 +30,18 @@ count() { jq -c "select($2)" "$T/$1.json" | wc -l; }
 # values NAME FILTER: what the filter gives, on one line
 values() { jq -r "$2" "$T/$1.json" | tr '\n' ' '; }
 
+# assert_child_apart NAME: the child that NAME forked has its own recording, of 40
+# completions (then child.json), and no line stands in that of the other
+assert_child_apart() {
+	local n
+	mv "$T/$1".json.* "$T/child.json"
+	assertEquals 40 "$(count child '.ev == "completion"')"
+	for n in child "$1"; do
+		assertEquals "all lines of $n are of one process" true \
+			"$(jq -s 'map(.pid) | unique | length == 1' "$T/$n.json")"
+	done
+}
+
 # UCX 1.18 asks for DMA-BUFs with fd -1, and for a CQ that is larger than any.
 asked_by_ucx='.id == "dmabuf-probe" or .id == "cq-too-large"'
 
@@ -224,13 +236,8 @@ test_unharmed() {
 	assert_complete t.threads_64
 	# The child has a recording of its own, the parent's goes on.
 	assertEquals 80 "$(count t.fork '.ev == "completion"')"
-	mv "$T"/t.fork.json.* "$T/child.json"
-	assertEquals 40 "$(count child '.ev == "completion"')"
+	assert_child_apart t.fork
 	assertEquals 1 "$(count child '.ev == "start" and .forked == 1')"
-	for n in child t.fork; do
-		assertEquals "all lines of $n are of one process" true \
-			"$(jq -s 'map(.pid) | unique | length == 1' "$T/$n.json")"
-	done
 }
 
 # Nothing is lost when the program becomes another one, by whichever call.
@@ -262,12 +269,7 @@ test_the_file_is_slow() {
 		"$(values t.brim 'select(.ev == "post_srq_recv").wr_id')"
 	assertEquals "$(err_of t.full)" 3 "$(rc_of t.full)"
 	assertEquals 600 "$(count t.full '.ev == "post_srq_recv"')"
-	mv "$T"/t.full.json.* "$T/child.json"
-	assertEquals 40 "$(count child '.ev == "completion"')"
-	for n in child t.full; do
-		assertEquals "all lines of $n are of one process" true \
-			"$(jq -s 'map(.pid) | unique | length == 1' "$T/$n.json")"
-	done
+	assert_child_apart t.full
 }
 
 # A recording is for who made it, and goes where it was meant to go.

@@ -500,26 +500,38 @@ check_hostile() { # hostile_clients|hostile_servers server|client
 test_hostile_clients() { took 20 check_hostile hostile_clients server; }
 test_hostile_servers() { took 20 check_hostile hostile_servers client; }
 
-# Who does not answer the handles with a plan does not end the server.
+# Who does not answer the handles with a plan does not end the server: not one by
+# one, not when they stay, not when there are more than it has room for (16).
 test_strangers() {
 	local i words=(close reset 'text=GET / HTTP/1.1__Host: localhost____' fill=4096
 		'deal,magic=0x5443505802')
 	next_port
-	server_side met.server -q -c 64
-	for i in {1..20}; do
-		start "stays$i" "$N/peer" connect 127.0.0.1 "$port"
-	done
+	server_side met.server -q -c 64 -t 60
+	stay 1 8 "$N/peer"
 	for i in "${!words[@]}"; do
-		start "stranger$i" "$N/peer" connect 127.0.0.1 "$port" "${words[i]}"
+		run "stranger$i" "$N/peer" connect 127.0.0.1 "$port" "${words[i]}"
 	done
-	await in_file 'begins with "GET "' "$T/met.server.err"
+	stay 9 20 "$N/peer"
 	client_side met.client -q
 	reap met.server
 	reap "${!pids[@]}" 2>/dev/null
 	assertEquals "$(err_of met.server)" 0 "$(rc_of met.server)"
 	assertEquals "$(err_of met.client)" 0 "$(rc_of met.client)"
+	assert_in "$(err_of met.server)" '^warning: .*begins with "GET "; still waiting'
 	assert_in "$(err_of met.server)" '^warning: .*begins with "AAAA"; still waiting'
 	assert_not_in "$(err_of met.server)" '^error'
+}
+
+# As soon as one has answered, the others are sent away, not when all is over.
+test_strangers_are_sent_away() {
+	next_port
+	server_side kept.server -q -t 60
+	stay 1 3 "$N/peer"
+	start answers "$N/peer" connect 127.0.0.1 "$port" deal
+	reap stays1 stays2 stays3
+	assertFalse "the server goes on" "ended ${pids[kept.server]}"
+	kill "${pids[answers]}" "${pids[kept.server]}"
+	reap answers kept.server 2>/dev/null
 }
 
 test_nobody_there() {
