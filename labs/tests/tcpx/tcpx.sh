@@ -21,6 +21,12 @@ net_flags() {
 		flags+=("-fsanitize=address,undefined" -fno-sanitize-recover=all)
 }
 
+# What the peer of a failing one says while it moves messages, and before: the
+# bootstrap connection or the plugin's own, whichever it looks at first.
+# shellcheck disable=SC2034 # for the suites
+LOST='peer failed before sync point|the peer closed|'
+LOST+='(isend|irecv|test)\(\) of plugin .* remote error'
+
 # build_net: the shim (all versions, and each alone), its misuser and the peer,
 # into $N
 build_net() {

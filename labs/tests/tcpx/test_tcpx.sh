@@ -3,7 +3,8 @@
 #
 # Stage 6: test_connection drives a net plugin through v5 to v8 of its interface,
 # and keeps the contract that no table shows: net_shim.so watches it. What happens
-# when something is wrong is in test_tcpx_faults.sh.
+# when something is wrong is in test_tcpx_faults.sh (with the plugin) and in
+# test_tcpx_peers.sh (with the other side).
 #
 # shellcheck disable=SC2016 # scripts for the lab are quoted
 . "$(dirname "$0")/../lib.sh"
