@@ -30,10 +30,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LONG_MS	    (3600 * 1000) /* 醒来看一眼，接着等 */
-#define FAILED_MS   100		  /* accept 失败后歇一会儿 */
-#define STRANGERS   64	 /* 同时握着手的，不占 engine 的位子 */
-#define DRAIN_MS    2000 /* 拒绝之后，等对端读到为什么 */
+/* 醒来看一眼，接着等；accept 失败后歇一会儿；拒绝之后，等对端读到为什么。*/
+#define LONG_MS	  (3600 * 1000)
+#define FAILED_MS 100
+#define DRAIN_MS  2000
+/* 同时握着手的，不占 engine 的位子。*/
+#define STRANGERS 64
+
 #define KEEP_IDLE_S 30
 #define KEEP_EACH_S 10
 #define KEEP_COUNT  3

@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 #define ACCEPT_BATCH 16
-#define ACCEPT_MS    100  /* fd 用尽后，隔这么久再 accept */
-#define DRAIN_MS     2000 /* 拒绝之后，让对端把正在写的写完 */
-#define DRAIN_MOST   64 /* 同时这样送走的，除此之外说一句就关 */
+/* fd 用尽后，隔这么久再 accept。*/
+#define ACCEPT_MS 100
+/* 拒绝之后，让对端把正在写的写完；同时这样送走的至多几个，再多就说一句便关。*/
+#define DRAIN_MS   2000
+#define DRAIN_MOST 64
 /* 积了这么多没发出去，就不再取下一个请求：再来一个回答，也还在不记账的那一份里。*/
 #define OUT_HIGH (ENGINE_STREAM_SIZE / 2)
 #define OUT_MOST (ENGINE_FRAME_MAX + OUT_HIGH)

@@ -258,10 +258,9 @@ static int peek_stream(struct lab_comm *c, struct lab_stream *s)
 	memmove(s->stash, s->stash + s->peeked, fresh);
 	s->stashed = fresh;
 	rc = parse_stash(c, s);
-	/* 头只来了一半：不算看过，下次再看。*/
-	s->peeked += fresh - s->stashed;
-	s->stashed = 0;
-	if (s->left || s->peeked > PEEKED_MOST)
+	s->peeked += fresh;
+	/* 头只来了一半：取走，留在 stash 里。它挡在前面，就看不到对端的关闭。*/
+	if (s->left || s->stashed || s->peeked > PEEKED_MOST)
 		lab_discard_peeked(s);
 	return rc;
 }

@@ -158,13 +158,20 @@ test_killed_and_stopped() {
 # The driver and both plugins, too.
 test_net_driver() {
 	local flags rc=0
-	[[ -e labs/tests/tcpx/net_driver.c ]] || { skip "no net_driver.c"; return 0; }
 	net_flags
 	helper "$N/net_driver" "${flags[@]}" labs/tests/tcpx/net_driver.c -ldl -lpthread
 	assertEquals "compiled" 0 $?
 	timeout 200 "$N/net_driver" "$B/libnccl-net-lab.so" 8 all \
 		>"$T/driver.out" 2>"$T/driver.err" || rc=$?
 	assertEquals "$(out_of driver) $(err_of driver)" 0 "$rc"
+	assert_clean "$NOTHING_OF"
+}
+
+# What a peer of the plugin's own sockets says decides where its bytes land.
+test_hostile_net_peers() {
+	build_hostile
+	run hostile timeout 200 "$N/net_hostile" "$B/libnccl-net-lab.so"
+	assertEquals "$(grep -v '^ok' "$T/hostile.out") $(err_of hostile)" 0 "$(rc_of hostile)"
 	assert_clean "$NOTHING_OF"
 }
 

@@ -136,6 +136,13 @@ assert_json() {
 	done
 }
 
+# -rdynamic: its clock_gettime is the plugin's, too.
+build_hostile() {
+	net_flags
+	helper "$N/net_hostile" "${flags[@]}" -rdynamic labs/tests/tcpx/net_hostile*.c -ldl
+	assertEquals 'net_hostile was compiled' 0 $?
+}
+
 # build_driver, then drive NAME ARG…: net_driver, in the background
 build_driver() {
 	local flags

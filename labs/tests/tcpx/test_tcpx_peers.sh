@@ -127,7 +127,7 @@ test_strangers() {
 # As soon as one has answered, the others are sent away, not when all is over.
 test_strangers_are_sent_away() {
 	next_port
-	server_side kept.server -q -t 60
+	server_side kept.server -q -t 20
 	stay 1 3 "$N/peer"
 	start answers "$N/peer" connect 127.0.0.1 "$port" deal
 	reap stays1 stays2 stays3
@@ -171,6 +171,15 @@ test_disagreements() {
 	# It has not answered with a plan: another may come, with the right ones.
 	assert_fails channels.server 'waiting for a client: nothing came'
 	assert_fails ping.server 'waiting for a client: nothing came'
+}
+
+# The plugin's own sockets: every field of a hello, a frame, a credit and a handle is
+# wrong once, in every way that the checks know.
+test_hostile_net_peers() {
+	build_hostile
+	run hostile timeout 100 "$N/net_hostile" "$B/libnccl-net-lab.so"
+	assertEquals "$(grep -v '^ok' "$T/hostile.out")" 0 "$(rc_of hostile)"
+	assert_in "$(<"$T/hostile.out")" '^85 cases, 0 failed$'
 }
 
 # ---- the other process
