@@ -5,8 +5,9 @@
  * 与 sock_echo.c 并排读：同样的对话，同样的次序，一个走 UCX，一个走 TCP socket。每一步
  * 的道理在 common/ucx/endpoint.c（会话）与 common/ucx/message.c（一条消息）里。
  *
- * server 用一个 worker、一个线程服务所有 client：每个 client 是一个 task（见
- * common/base/task.h），所以 serve() 读起来和只有一个 client 时一样。
+ * server 用一个线程服务所有 client：每个 client 是一个 task（见 common/base/task.h），
+ * 所以 serve() 读起来和只有一个 client 时一样。一个 worker 在听，另一个收发，满了
+ * CREW_MOST 个 client 就换人（见 struct crew）。
  */
 #include "base/deadline.h"
 #include "base/report.h"
@@ -17,14 +18,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #define IDLE_MS	      (300 * 1000) /* 等 client 的下一个对象 */
 #define TIMEOUT_MS    (10 * 1000)  /* 其余每一次等待 */
 #define ROUNDS_A_LOOK 64	   /* ping-pong：这么多圈才看一次钟 */
 
+/*
+ * 一班：一个 worker 和它服务的 client。为什么要换班？RC 的 QP 连着 SRQ，断开时 UCX 先把它
+ * 推进 ERR，等 LAST_WQE_REACHED 才销毁；rxe 从来不说（或说得太多，见
+ * common/ucx/worker.c），于是每个离开的 client 都留下两个 QP 和约 520 kB，直到 worker
+ * 销毁。所以一班只接这么多 client，都走了就整班销毁；别的班照常。
+ */
+#define CREW_MOST 16
+
+struct crew {
+	struct ucx_worker worker;
+	unsigned int seen; /* clients, ever */
+	unsigned int here; /* of them */
+	LIST_ENTRY(crew) next;
+};
+
 struct server {
 	const struct echo_options *opt;
-	struct ucx_worker worker;
+	struct ucx_worker worker; /* listens */
+	LIST_HEAD(, crew) crews;  /* the first takes the next client */
 	ucp_listener_h listener;
 	struct ucx_limits limits;
 	struct task_list tasks; /* 每个 client 一个 */
@@ -126,10 +144,13 @@ static void serve(struct task *self, void *arg)
 {
 	struct client *client = arg;
 	struct server *s = client->server;
+	struct crew *crew = LIST_FIRST(&s->crews);
 	struct ucx_endpoint *ep = NULL;
 	int rc;
 
-	rc = accept_endpoint(&s->worker, client->request, &s->limits, self,
+	crew->seen++;
+	crew->here++;
+	rc = accept_endpoint(&crew->worker, client->request, &s->limits, self,
 			     &ep);
 	if (!rc)
 		rc = create_endpoint(ep);
@@ -141,6 +162,7 @@ static void serve(struct task *self, void *arg)
 		report_fact("%s: closed after %ju messages", ep->peer,
 			    ep->finished_recv_count);
 	close_endpoint(ep, rc);
+	crew->here--;
 	s->out.clients++;
 	s->out.failed += rc && rc != -ESHUTDOWN && rc != -EINTR;
 	free(client->buffer);
@@ -171,6 +193,42 @@ static void on_request(ucp_conn_request_h request, void *arg)
 	ucp_listener_reject(s->listener, request);
 }
 
+static int call_crew(struct server *s)
+{
+	struct crew *crew = calloc(1, sizeof(*crew));
+	int rc;
+
+	if (!crew)
+		return fail(-ENOMEM, NULL, "no memory for a worker");
+	rc = ucx_open_another(&crew->worker, &s->worker);
+	if (rc)
+		free(crew);
+	else
+		LIST_INSERT_HEAD(&s->crews, crew, next);
+	return rc;
+}
+
+static void dismiss(struct crew *crew)
+{
+	LIST_REMOVE(crew, next);
+	ucx_close(&crew->worker);
+	free(crew);
+}
+
+/* 满了就叫下一班；叫不来，这一班接着干。人都走了的旧班，散。*/
+static void change_crews(struct server *s)
+{
+	struct crew *crew = LIST_FIRST(&s->crews), *next;
+
+	if (crew->seen >= CREW_MOST)
+		call_crew(s);
+	for (crew = LIST_NEXT(LIST_FIRST(&s->crews), next); crew; crew = next) {
+		next = LIST_NEXT(crew, next);
+		if (!crew->here)
+			dismiss(crew);
+	}
+}
+
 static bool finished(const struct server *s)
 {
 	return !s->tasks.count &&
@@ -191,6 +249,7 @@ static int run(struct server *s)
 		}
 		while (tasks_run(&s->tasks))
 			;
+		change_crews(s);
 		if (finished(s))
 			return 0;
 		rc = ucx_progress(&s->worker, tasks_deadline(&s->tasks));
@@ -209,17 +268,22 @@ static int server(const struct echo_options *opt, struct echo_outcome *out)
 	int rc;
 
 	expect_stop(); /* 有序的结束，不必为每个 client 各说一遍 */
-	report_step("make a UCX %s context and a worker", ucx_version());
+	report_step("make a UCX %s context and workers", ucx_version());
 	rc = ucx_open(&s.worker, opt->busy);
 	if (rc)
 		return rc;
 	report_step("listen on TCP port %u, serve whoever comes", opt->port);
-	rc = create_listener(&s.worker, opt->port, on_request, &s, &s.listener);
+	rc = call_crew(&s);
+	if (!rc)
+		rc = create_listener(&s.worker, opt->port, on_request, &s,
+				     &s.listener);
 	if (!rc) {
 		rc = run(&s);
 		ucp_listener_destroy(s.listener);
 	}
-	report_step("destroy worker and context");
+	report_step("destroy workers and context");
+	while (!LIST_EMPTY(&s.crews))
+		dismiss(LIST_FIRST(&s.crews));
 	ucx_close(&s.worker);
 	*out = s.out;
 	return rc;

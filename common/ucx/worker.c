@@ -10,6 +10,7 @@
 #include "worker.h"
 
 #include "base/deadline.h"
+#include "base/failure.h"
 #include "base/report.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/log_def.h>
@@ -158,7 +160,7 @@ warn_while_starting(const char *file, unsigned int line, const char *function,
  *
  * Linux 6.5 起，rxe 对同一个 QP 不止一次地说 LAST_WQE_REACHED，UCX 的 assertion 便
  * 让整个进程 abort；在那以前，rxe 一次也不说。不听异步事件，就是后一种：离开的
- * client 的 QP 要到最后才销毁。也在第 13 课。
+ * client 的 QP 要等 worker 销毁。也在第 13 课。
  */
 static bool have_rxe(void)
 {
@@ -334,24 +336,97 @@ int ucx_open(struct ucx_worker *w, bool busy)
 	rc = open_context(w);
 	if (!rc)
 		rc = open_worker(w);
+	w->wake = w->efd;
 	if (rc)
 		ucx_close(w);
 	return rc;
 }
 
+/* 几个 worker 的 efd 合成一个：谁有事都能叫醒我们。*/
+static int wake_for(struct ucx_worker *first, int efd)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int rc = 0;
+
+	if (first->busy)
+		return 0;
+	if (first->wake == first->efd) {
+		int all = epoll_create1(EPOLL_CLOEXEC);
+
+		if (all < 0 ||
+		    epoll_ctl(all, EPOLL_CTL_ADD, first->efd, &event))
+			rc = -errno;
+		if (rc && all >= 0)
+			close(all);
+		if (!rc)
+			first->wake = all;
+	}
+	if (!rc && epoll_ctl(first->wake, EPOLL_CTL_ADD, efd, &event))
+		rc = -errno;
+	return rc ? call_failed(-rc, "epoll(UCX's event fd)") : 0;
+}
+
+int ucx_open_another(struct ucx_worker *w, struct ucx_worker *first)
+{
+	int rc;
+
+	w->busy = first->busy;
+	w->debug = first->debug;
+	w->context = first->context;
+	w->first = first;
+	rc = open_worker(w);
+	if (!rc)
+		rc = wake_for(first, w->efd);
+	if (rc) {
+		w->first = NULL;
+		w->context = NULL;
+		ucx_close(w);
+		return rc;
+	}
+	LIST_INSERT_HEAD(&first->others, w, next);
+	return 0;
+}
+
 void ucx_close(struct ucx_worker *w)
 {
+	if (w->first) {
+		LIST_REMOVE(w, next);
+		if (!w->busy)
+			epoll_ctl(w->first->wake, EPOLL_CTL_DEL, w->efd, NULL);
+	} else if (w->wake != w->efd) {
+		close(w->wake);
+	}
 	if (w->worker) {
 		drop_strays(w);
 		ucp_worker_destroy(w->worker);
 	}
-	if (w->context)
+	if (w->context && !w->first)
 		ucp_cleanup(w->context);
 	w->worker = NULL;
 	w->context = NULL;
+	w->first = NULL;
 }
 
 /* ---- progress ----------------------------------------------------------- */
+
+static unsigned int progress_all(struct ucx_worker *w)
+{
+	unsigned int n = ucp_worker_progress(w->worker);
+	struct ucx_worker *other;
+
+	LIST_FOREACH(other, &w->others, next)
+		n += ucp_worker_progress(other->worker);
+	return n;
+}
+
+static void drop_all_strays(struct ucx_worker *w)
+{
+	struct ucx_worker *other;
+
+	drop_strays(w);
+	LIST_FOREACH(other, &w->others, next)
+		drop_strays(other);
+}
 
 /* 1：arm 成了，从现在起有事 efd 就可读；0：还有事没处理完，不能睡。*/
 static int arm(struct ucx_worker *w)
@@ -363,11 +438,22 @@ static int arm(struct ucx_worker *w)
 	return ucx_failed(status, NULL, "ucp_worker_arm()");
 }
 
+static int arm_all(struct ucx_worker *w)
+{
+	struct ucx_worker *other;
+	int rc = arm(w);
+
+	LIST_FOREACH(other, &w->others, next)
+		if (rc > 0)
+			rc = arm(other);
+	return rc;
+}
+
 static int look_around(struct ucx_worker *w, int64_t deadline)
 {
 	if (stop_requested())
 		return -EINTR;
-	drop_strays(w);
+	drop_all_strays(w);
 	return deadline_passed(deadline) ? -ETIMEDOUT : 0;
 }
 
@@ -389,11 +475,11 @@ static int sleep_armed(struct ucx_worker *w, int64_t deadline)
 		int64_t soon = deadline_in_ms(naps_ms[i]);
 
 		if (soon >= deadline)
-			return wait_fd(w->efd, POLLIN, deadline);
-		rc = wait_fd(w->efd, POLLIN, soon);
-		if (rc == -ETIMEDOUT && ucp_worker_progress(w->worker))
+			return wait_fd(w->wake, POLLIN, deadline);
+		rc = wait_fd(w->wake, POLLIN, soon);
+		if (rc == -ETIMEDOUT && progress_all(w))
 			return 0;
-		drop_strays(w);
+		drop_all_strays(w);
 	}
 	return rc == -ETIMEDOUT ? 0 : rc;
 }
@@ -408,13 +494,13 @@ int ucx_progress(struct ucx_worker *w, int64_t deadline)
 		rc = look_around(w, deadline);
 	if (rc)
 		return rc;
-	if (ucp_worker_progress(w->worker) || w->busy)
+	if (progress_all(w) || w->busy)
 		return 0;
 	/*
 	 * 没有事做就睡，睡之前先 arm：“从现在起有事就让 efd 可读”。每次睡之前都要
 	 * 重新 arm：两次之间新建的 endpoint 可能用上了还没 arm 过的网卡。
 	 */
-	rc = arm(w);
+	rc = arm_all(w);
 	return rc <= 0 ? rc : sleep_armed(w, deadline);
 }
 // endregion progress

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * worker.h - the ground that UCX endpoints stand on: context, worker, the
- * worker's event fd, and what UCX's status codes mean.
+ * worker.h - the ground that UCX endpoints stand on: context, workers, their event
+ * fds, and what UCX's status codes mean.
  *
  * Functions that return int return 0 or a negative errno, and have reported the
  * failure (base/report.h) unless it says otherwise. One thread.
@@ -32,10 +32,14 @@ struct ucx_worker {
 	ucp_context_h context; /* UCX as configured: transports, devices */
 	ucp_worker_h worker;   /* queues; makes all progress */
 	int efd;	       /* readable when there is progress to make */
+	int wake;	       /* the same, of this one and all others */
 	bool busy;	       /* poll all the time, never sleep */
 	bool debug;	       /* UCXPY_LOG_LEVEL is DEBUG */
 	unsigned int polls;    /* calls of ucx_progress() */
-	LIST_HEAD(, ucx_tags) tags; /* of all endpoints */
+	LIST_HEAD(, ucx_tags) tags;	/* of all endpoints */
+	LIST_HEAD(, ucx_worker) others; /* of ucx_open_another() */
+	LIST_ENTRY(ucx_worker) next;
+	struct ucx_worker *first; /* whose other this is, or NULL */
 };
 
 /*
@@ -44,6 +48,13 @@ struct ucx_worker {
  */
 int ucx_open(struct ucx_worker *w, bool busy);
 void ucx_close(struct ucx_worker *w);
+
+/*
+ * Another worker of @first's context. ucx_progress(@first) makes its progress, too.
+ * ucx_close() gives back all that its endpoints have left behind; it comes before
+ * that of @first, and not from within ucx_progress().
+ */
+int ucx_open_another(struct ucx_worker *w, struct ucx_worker *first);
 
 /*
  * Let UCX work: call back for what has happened, and if nothing has, sleep until

@@ -144,6 +144,46 @@ test_who_does_not_listen_survives() {
 	assert_nobody_aborts 6
 }
 
+# One stays, fifteen come and go, and the next worker takes over; some are killed. All
+# that the first has kept goes with it, when the one that stays has left.
+test_a_server_that_lives_on_keeps_few() {
+	ucx_on_rxe || return 0
+	in_lab '
+		held() { rdma resource show qp link rxe0/1 | grep -c "pid $server "; }
+		holds() { (($(held) == $1)); }
+		came() { (($(grep -c ": connected$" "$T/server.out") == $1)); }
+		echo_with() { "$1" "$2" "$B/ucx_echo" client 10.99.0.1 -q -p 2110 -t 60 "${@:3}"; }
+		export UCX_TLS=rc_verbs UCX_NET_DEVICES=rxe0:1
+		start server "$B/ucx_echo" server -p 2110 -t 60
+		server=$pid
+		await listening_or_ended 2110 "$server"
+		export UCX_NET_DEVICES=rxe1:1
+		echo_with start stays -n 100000000
+		await came 1
+		kill -STOP "${pids[stays]}"
+		for ((i = 2; i <= 21; i++)); do
+			if ((i % 5)); then
+				echo_with run "client.$i"
+			else
+				echo_with start "killed.$i" -n 100000000
+				await came "$i"
+				kill -KILL "${pids[killed.$i]}"
+				reap "killed.$i" 2>/dev/null
+			fi
+		done
+		await holds 21 && held >"$T/both"
+		kill -KILL "${pids[stays]}"
+		reap stays 2>/dev/null
+		await holds 5 && held >"$T/second"
+		kill "$server"
+		reap server' || return 0
+	assertEquals 'those of both workers' 21 "$(cat "$T/both")"
+	assertEquals 'those of the second' 5 "$(cat "$T/second")"
+	assertEquals "$(err_of server)" 0 "$(rc_of server)"
+	assertEquals 'who was not killed' 16 "$(grep -lx 0 "$T"/client.*.rc | wc -l)"
+	assert_in "$(out_of server)" '^21 clients, '
+}
+
 # The kernel is asked what it does, and UCX has to do what follows from that.
 test_the_kernels_own_event() {
 	local told most=6
