@@ -186,6 +186,7 @@ test_second_signal_ends_what_is_stuck() {
 		nap 0.2
 		kill -0 "$pid" && echo alive >"$T/first"
 		kill -INT "$pid"
+		await ended "$pid" || kill -KILL "$pid"
 		reap stuck
 	' || return 0
 	assertEquals alive "$(cat "$T/first")"
