@@ -127,18 +127,35 @@ struct mount_step {
 	bool optional;
 };
 
+/* overlay 不看 lowerdir 里另外挂着的东西，所以每个文件夹自成一叠。*/
+#define STACK(dir, optional)                                                   \
+	{ dir, "/host/" dir, "9p", MS_RDONLY, NINEP "cache=loose", optional }, \
+		{ "/hot/" dir, NULL, NULL, 0, NULL, false },                   \
+		{ "/layer/" dir ".up", NULL, NULL, 0, NULL, false },           \
+		{ "/layer/" dir ".work", NULL, NULL, 0, NULL, false },         \
+	{                                                                      \
+		"overlay", ROOT "/" dir, "overlay", 0,                         \
+			"lowerdir=/hot/" dir ":/host/" dir                     \
+			",upperdir=/layer/" dir ".up,workdir=/layer/" dir      \
+			".work",                                               \
+			optional                                               \
+	}
+
 /*
- * 从下到上：只读的 host 根 (9p，可以放心缓存)，开机时复制下来的常用文件 (/hot，
+ * 从下到上：只读的 host 文件夹 (9p，可以放心缓存)，开机时复制下来的常用文件 (/hot，
  * 打开它们不必问 host)，tmpfs 上的 overlay；合起来就是命令看到的根。命令能用 host
- * 上装的一切程序，却改不坏 host。/run 是搬过来的，里面有 rxe.sh 留下的记录。
+ * 上装的一切程序，却改不坏 host，也看不到谁的 home：QEMU 只交出这几个文件夹。/run 是
+ * 搬过来的，里面有 rxe.sh 留下的记录。
  */
 static const struct mount_step steps[] = {
-	{ "root", "/host", "9p", MS_RDONLY, NINEP "cache=loose", false },
 	{ "tmpfs", "/layer", "tmpfs", 0, "mode=755", false },
 	{ "/layer/up", NULL, NULL, 0, NULL, false },
 	{ "/layer/work", NULL, NULL, 0, NULL, false },
 	{ "overlay", ROOT, "overlay", 0,
-	  "lowerdir=/hot:/host,upperdir=/layer/up,workdir=/layer/work", false },
+	  "lowerdir=/host,upperdir=/layer/up,workdir=/layer/work", false },
+	STACK("usr", false),
+	STACK("etc", false),
+	STACK("opt", true),
 	{ "proc", ROOT "/proc", "proc", 0, NULL, false },
 	{ "sysfs", ROOT "/sys", "sysfs", 0, NULL, false },
 	{ "debugfs", ROOT "/sys/kernel/debug", "debugfs", 0, NULL, true },

@@ -28,8 +28,13 @@ for m in /modules/*.ko; do
 	insmod "$m" "$@" || echo "init: $m did not load"
 done
 
-# The host's root, for its programs. It must be gone again before the VM is
-# saved: a mounted 9p cannot be migrated.
+# The host's programs. They must be gone again before the VM is saved: a mounted 9p
+# cannot be migrated.
+from_host() {
+	mkdir -p "/host/$1"
+	mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose "$1" "/host/$1"
+}
+
 in_host() {
 	for d in proc sys dev run; do
 		mount -o bind "/$d" "/host/$d"
@@ -43,7 +48,13 @@ in_host() {
 	return $rc
 }
 
-if mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose root /host; then
+mkdir -p /host/proc /host/sys /host/dev /host/run /host/tmp /host/root /host/home /host/var/tmp
+chmod 1777 /host/tmp /host/var/tmp
+if from_host usr && from_host etc; then
+	for d in bin sbin lib lib32 lib64 libx32; do
+		[ ! -e "/host/usr/$d" ] || ln -s "usr/$d" "/host/$d"
+	done
+	from_host opt || true # there may be none
 	cp /rxe.sh /run/rxe.sh
 	ip link set lo up
 	in_host bash /run/rxe.sh setup --pair >/run/rxe.out 2>&1 ||
@@ -52,13 +63,15 @@ if mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose root
 	: >/run/rdma-lab-vm
 	mkdir /hot
 	(cd /host && cpio -o -H newc </hot.list) | (cd /hot && cpio -idm)
-	umount /host
+	umount /host/usr
+	umount /host/etc
+	umount /host/opt || true
 	# Of the providers that the host has, one serves a device here; each other costs
 	# every program a library to load. In an overlay such a node hides a file.
 	for f in /hot/etc/libibverbs.d/*.driver; do
 		[ "${f##*/}" = rxe.driver ] || { rm "$f" && mknod "$f" c 0 0; }
 	done
 else
-	failed="the host's root file system could not be mounted"
+	failed="the host's /usr and /etc could not be mounted"
 fi
 exec /agent "$failed"

@@ -172,8 +172,8 @@ static void become_job(const char *cwd, char **argv, char **env)
 	if (chdir(cwd)) {
 		dprintf(2,
 			"lab: cannot enter %s in the VM: %s\n"
-			"lab: its /tmp, /run and /dev are its own; run from "
-			"the work tree\n",
+			"lab: it has the work tree, /usr, /etc and /opt of "
+			"this host, nothing else; run from the work tree\n",
 			cwd, strerror(errno));
 		_exit(126);
 	}

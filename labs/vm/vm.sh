@@ -83,10 +83,19 @@ state_key() {
 	} | sha256sum | head -c12
 }
 
+system_folders=(usr etc)
+
+# find_system_folders: /opt, too, if there is one
+find_system_folders() {
+	[[ -L ${fs:-}/bin && -L $fs/lib ]] ||
+		die 77 "$fs/bin and $fs/lib are no links to $fs/usr, as in systems of before 2023" "LAB_ROOT=DIR, of a newer one"
+	[[ ! -d $fs/opt ]] || system_folders=(usr etc opt)
+}
+
 # qemu_args RUNDIR TREE ROLE: sets $qemu and $append. The same devices when the VM is
 # saved and when it is restored.
 qemu_args() {
-	local i cpu=$emulated_cpu work=${2//,/,,} host_root=${fs:-/}
+	local i folder cpu=$emulated_cpu work=${2//,/,,}
 	qemu=("$qemu_program" -name rdma-lab -nodefaults -no-user-config -no-reboot -display none "${machine[@]}")
 	case $3:$accel in
 	counted:*) qemu+=(-accel tcg -icount "shift=1,sleep=off") && cpu=$counted_cpu ;;
@@ -97,13 +106,17 @@ qemu_args() {
 	[[ $accel == kvm ]] || append+=" $tcg_boot_args $emulated_boot_args"
 	# shellcheck disable=SC2054 # commas within words
 	qemu+=(-cpu "$cpu" -m "$memory" -smp "$cpus"
-		-serial "file:$1/console" -fsdev "local,id=root,path=${host_root//,/,,},security_model=none,readonly=on,multidevs=remap"
-		-device virtio-9p-pci,fsdev=root,mount_tag=root
+		-serial "file:$1/console"
 		-fsdev "local,id=work,path=$work,security_model=none,multidevs=remap"
 		-device virtio-9p-pci,fsdev=work,mount_tag=work
 		-device virtio-serial-pci,max_ports=31
 		-chardev "socket,id=ctl,path=$1/ctl.sock,server=on,wait=off"
 		-device virtserialport,chardev=ctl,nr=1)
+	# Programs, what they are set up with, and nothing of anybody's home.
+	for folder in "${system_folders[@]}"; do
+		qemu+=(-fsdev "local,id=$folder,path=${fs//,/,,}/$folder,security_model=none,readonly=on,multidevs=remap"
+			-device "virtio-9p-pci,fsdev=$folder,mount_tag=$folder")
+	done
 	for ((i = 0; i < 16; i++)); do
 		qemu+=(-chardev "socket,id=s$i,path=$1/s$i,server=on,wait=off"
 			-device "virtserialport,chardev=s$i,nr=$((i + 2))")
@@ -178,6 +191,7 @@ prepare_start() {
 	need_hot_list
 	if [[ $1 == counted ]]; then accel=tcg; else choose_accel; fi
 	choose_size "$1"
+	find_system_folders
 	[[ $1 == counted ]] || set -- normal "$2"
 	kept=$cache/state-$1-${kernel##*/kernel-}
 	state=$kept-$(state_key "$1")
