@@ -26,6 +26,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -178,6 +179,8 @@ static void become_job(const char *cwd, char **argv, char **env)
 		_exit(126);
 	}
 	environ = env;
+	if (getenv("HOME")) /* 空的：host 的那个没有交出来 */
+		mkdir(getenv("HOME"), 0755);
 	execvp(argv[0], argv);
 	e = errno;
 	dprintf(2, "lab: %s: %s\n", argv[0],

@@ -138,8 +138,6 @@ test_tree_is_shared_and_the_rest_is_not() {
 	assertEquals "a binary made anew" 1 $?
 }
 
-# Written while others ask how long it is, and read it: newer kernels lost what the
-# one had just written.
 # QEMU itself gives nothing else: root in the VM may mount what it likes.
 test_no_home_of_this_host() {
 	local tags secret
@@ -152,12 +150,14 @@ test_no_home_of_this_host() {
 			mount -t 9p -o trans=virtio,version=9p2000.L "$tag" /up 2>/dev/null && ls /up
 		done
 		cat "$0/file" "/usr/..$0/file" 2>/dev/null
-		ls -A /home' "$secret" >"$T/out"
+		[ -w "$HOME" ] || echo "no home"' "$secret" >"$T/out"
 	tags=$(grep -v '^opt$' "$T/out" | tr '\n' ' ')
 	assertEquals 'etc usr work ' "$tags"
 	rm -r "$secret"
 }
 
+# Written while others ask how long it is, and read it: newer kernels lost what the
+# one had just written.
 test_a_file_that_is_watched_while_it_is_written() {
 	# shellcheck disable=SC2016
 	"$L" run bash -c '
