@@ -14,6 +14,7 @@
  *	                        alarm       每 2 ms 一个 SIGALRM，不带 SA_RESTART
  *	                        small_port  端口的 max_msg_sz 是 8 MiB（6.1 的 rxe 真是这样）
  *	                        lost        poll_cq 永远说 CQ 是空的
+ *	                        twice       RECV 的 completion 来两次，然后才是 SEND 的
  *	                        late        每个 SEND 晚 300 ms 才交给设备
  *	                        no_nul      每个 SEND 的内容都是 'x'，没有 NUL
  *	                        stuck       拆除永远不返回
@@ -152,10 +153,37 @@ void ibv_free_device_list(struct ibv_device **list)
 		real(list);
 }
 
+/* 每次取一个：SEND 的扣下，等 RECV 的来过两次再给。*/
+static int twice(struct ibv_wc *wc, int n)
+{
+	static struct ibv_wc sent, again; /* wr_id 0：没有 */
+	static int seen;
+
+	if (n && wc->opcode == IBV_WC_SEND) {
+		sent = *wc;
+		return 0;
+	}
+	if (n) {
+		again = *wc;
+		return 1;
+	}
+	if (again.wr_id && !seen++) {
+		*wc = again;
+		return 1;
+	}
+	if (!seen || !sent.wr_id)
+		return 0;
+	*wc = sent;
+	sent.wr_id = 0;
+	return 1;
+}
+
 static int spy_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 {
 	int n = lies("lost") ? 0 : device_ops.poll_cq(cq, num, wc);
 
+	if (lies("twice"))
+		n = twice(wc, n);
 	for (int i = 0; i < n; i++) {
 		note("wc wr_id=%llx status=%d opcode=%d bytes=%u",
 		     (unsigned long long)wc[i].wr_id, wc[i].status,

@@ -275,7 +275,11 @@ test_every_completion_is_checked() {
 			run $lie.c "$B/rdma_client" -q -n 5 -t 2 127.0.0.1 rxe1
 			reap $lie.s
 		done
+		server twice.s -q -t 2 rxe0
+		SPY_LIE=twice spied run twice.c "$B/rdma_client" -q -t 2 127.0.0.1 rxe1
+		reap twice.s
 	' || return 0
+	assert_error twice.c 1 'unexpected completion: wr_id 0x72656376.*opcode 128'
 	assert_error wr_id.client 1 'unexpected completion: wr_id 0x7'
 	assert_error opcode.client 1 'unexpected completion.*opcode 2'
 	assert_error status.client 1 'transport retry.*\(12\)'
