@@ -215,13 +215,13 @@ static void dismiss(struct crew *crew)
 	free(crew);
 }
 
-/* 满了就叫下一班；叫不来，这一班接着干。人都走了的旧班，散。*/
+/* 满了就叫下一班；叫不来，这一班接着干，再满时再叫。人都走了的旧班，散。*/
 static void change_crews(struct server *s)
 {
 	struct crew *crew = LIST_FIRST(&s->crews), *next;
 
-	if (crew->seen >= CREW_MOST)
-		call_crew(s);
+	if (crew->seen >= CREW_MOST && call_crew(s))
+		crew->seen = 0;
 	for (crew = LIST_NEXT(LIST_FIRST(&s->crews), next); crew; crew = next) {
 		next = LIST_NEXT(crew, next);
 		if (!crew->here)

@@ -375,6 +375,7 @@ int ucx_open_another(struct ucx_worker *w, struct ucx_worker *first)
 	w->context = first->context;
 	w->first = first;
 	rc = open_worker(w);
+	w->wake = w->efd;
 	if (!rc)
 		rc = wake_for(first, w->efd);
 	if (rc) {
@@ -405,6 +406,7 @@ void ucx_close(struct ucx_worker *w)
 	w->worker = NULL;
 	w->context = NULL;
 	w->first = NULL;
+	w->wake = w->efd;
 }
 
 /* ---- progress ----------------------------------------------------------- */

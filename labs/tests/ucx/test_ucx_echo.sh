@@ -162,6 +162,23 @@ test_strangers() {
 	assert_done after server
 }
 
+# After sixteen clients another worker takes over, and there are no descriptors for
+# one: said once, and the old one goes on.
+test_no_room_for_another_worker() {
+	local i fds
+	serve ucx_echo server
+	ask ucx_echo first -q
+	fds=("/proc/${pids[server]}/fd"/*)
+	prlimit --pid "${pids[server]}" --nofile=$((${#fds[@]} + 4))
+	for i in {2..20}; do
+		ask ucx_echo "c$i" -q
+		assert_done "c$i"
+	done
+	stop server
+	assert_error server 0 'ucp_worker_create\(\)'
+	assert_in "$(out_of server)" '"clients": ?20,'
+}
+
 test_limit() {
 	local program
 	for program in ucx_echo sock_echo; do
