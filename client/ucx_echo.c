@@ -27,8 +27,8 @@
 /*
  * 一班：一个 worker 和它服务的 client。为什么要换班？RC 的 QP 连着 SRQ，断开时 UCX 先把它
  * 推进 ERR，等 LAST_WQE_REACHED 才销毁；rxe 从来不说（或说得太多，见
- * common/ucx/worker.c），于是每个离开的 client 都留下两个 QP 和约 520 kB，直到 worker
- * 销毁。所以一班只接这么多 client，都走了就整班销毁；别的班照常。
+ * common/ucx/worker.c），于是每个离开的 client 在每块设备上都留下一个 QP 和约
+ * 260 kB，直到 worker 销毁。所以一班只接这么多 client，都走了就整班销毁；别的班照常。
  */
 #define CREW_MOST 16
 

@@ -157,10 +157,8 @@ test_killed_and_stopped() {
 
 # The driver and both plugins, too.
 test_net_driver() {
-	local flags rc=0
-	net_flags
-	helper "$N/net_driver" "${flags[@]}" labs/tests/tcpx/net_driver.c -ldl -lpthread
-	assertEquals "compiled" 0 $?
+	local rc=0
+	build_driver
 	timeout 200 "$N/net_driver" "$B/libnccl-net-lab.so" 8 all \
 		>"$T/driver.out" 2>"$T/driver.err" || rc=$?
 	assertEquals "$(out_of driver) $(err_of driver)" 0 "$rc"
@@ -169,9 +167,7 @@ test_net_driver() {
 
 # What a peer of the plugin's own sockets says decides where its bytes land.
 test_hostile_net_peers() {
-	build_hostile
-	run hostile timeout 200 "$N/net_hostile" "$B/libnccl-net-lab.so"
-	assertEquals "$(grep -v '^ok' "$T/hostile.out") $(err_of hostile)" 0 "$(rc_of hostile)"
+	assert_hostile_peers
 	assert_clean "$NOTHING_OF"
 }
 

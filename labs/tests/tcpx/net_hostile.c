@@ -93,6 +93,16 @@ uint64_t get(const char *at, int width)
 	return value;
 }
 
+char *put_frame(char *at, uint32_t magic, uint32_t seq, uint32_t slot,
+		uint32_t total, uint32_t offset, uint32_t length)
+{
+	const uint32_t fields[] = { magic, seq, slot, total, offset, length };
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
+		at = put(at, fields[i], 4);
+	return at;
+}
+
 void say(int fd, const char *bytes, size_t n)
 {
 	ssize_t sent = send(fd, bytes, n, MSG_NOSIGNAL);

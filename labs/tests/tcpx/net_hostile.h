@@ -58,6 +58,10 @@ void pause_for(const char *what, int *rounds);
 char *put(char *at, uint64_t value, int width);
 uint64_t get(const char *at, int width);
 
+/* The head of a frame, with its magic as given. */
+char *put_frame(char *at, uint32_t magic, uint32_t seq, uint32_t slot,
+		uint32_t total, uint32_t offset, uint32_t length);
+
 /* Exactly n bytes, or the case fails. */
 void say(int fd, const char *bytes, size_t n);
 void hear(int fd, char *bytes, size_t n);

@@ -145,11 +145,8 @@ void close_all(struct victim *v)
 /* 0 号 irecv 的 0 号 slot 的一整条消息。*/
 static size_t build_message(char *bytes)
 {
-	char *at = put(put(bytes, FRAME, 4), 0, 8); /* seq, slot */
+	char *at = put_frame(bytes, FRAME, 0, 0, LENGTH, 0, LENGTH);
 
-	at = put(at, LENGTH, 4);
-	at = put(at, 0, 4);
-	at = put(at, LENGTH, 4);
 	for (uint32_t i = 0; i < LENGTH; i++)
 		*at++ = (char)pattern(0, i);
 	return (size_t)(at - bytes);

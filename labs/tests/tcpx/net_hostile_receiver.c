@@ -180,13 +180,9 @@ static size_t build_frame(char *bytes, const struct frame *f)
 {
 	uint32_t payload = f->length < 4096 ? f->length : 4096;
 	size_t size = 24 + payload;
-	char *at = put(bytes, FRAME ^ f->magic, 4);
+	char *at = put_frame(bytes, FRAME ^ f->magic, f->seq, f->slot, f->total,
+			     f->offset, f->length);
 
-	at = put(at, f->seq, 4);
-	at = put(at, f->slot, 4);
-	at = put(at, f->total, 4);
-	at = put(at, f->offset, 4);
-	at = put(at, f->length, 4);
 	for (uint32_t i = 0; i < payload; i++)
 		at[i] = (char)pattern(f->seq ? 2 : f->slot, f->offset + i);
 	if (f->cut)

@@ -136,11 +136,16 @@ assert_json() {
 	done
 }
 
-# -rdynamic: its clock_gettime is the plugin's, too.
-build_hostile() {
+# assert_hostile_peers: net_hostile, and none of its cases fails. -rdynamic: its
+# clock_gettime is the plugin's, too.
+assert_hostile_peers() {
+	local flags
 	net_flags
 	helper "$N/net_hostile" "${flags[@]}" -rdynamic labs/tests/tcpx/net_hostile*.c -ldl
 	assertEquals 'net_hostile was compiled' 0 $?
+	run hostile timeout 200 "$N/net_hostile" "$B/libnccl-net-lab.so"
+	assertEquals "$(grep -v '^ok' "$T/hostile.out") $(err_of hostile)" 0 "$(rc_of hostile)"
+	assert_in "$(<"$T/hostile.out")" '^85 cases, 0 failed$'
 }
 
 # build_driver, then drive NAME ARG…: net_driver, in the background
