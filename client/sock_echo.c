@@ -229,7 +229,7 @@ static void close_endpoint(struct endpoint *ep)
 
 struct server {
 	const struct echo_options *opt;
-	pthread_mutex_t lock; /* 线程多了，就要锁：下面的都是大家的 */
+	pthread_mutex_t lock; /* 每个 client 一个线程：以下各项要持锁 */
 	pthread_cond_t ended;
 	unsigned int threads;
 	struct echo_outcome out;

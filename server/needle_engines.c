@@ -30,11 +30,15 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* 醒来看一眼，接着等；accept 失败后歇一会儿；拒绝之后，等对端读到为什么。*/
+/*
+ * 醒来看一眼，接着等；accept 失败后歇一会儿；被请走的生人收拾好，机器忙时要一会儿；
+ * 拒绝之后，等对端读到为什么。
+ */
 #define LONG_MS	  (3600 * 1000)
 #define FAILED_MS 100
+#define WAY_MS	  5000
 #define DRAIN_MS  2000
-/* 同时握着手的，不占 engine 的位子。*/
+/* 正在交换的连接数上限；它们还不占 engine 的名额。*/
 #define STRANGERS 64
 
 #define KEEP_IDLE_S 30
@@ -44,10 +48,10 @@
 struct connection {
 	const struct needle_service *service;
 	pthread_t thread;
-	atomic_uint *engines; /* 占着位子的，所有连接共用 */
+	atomic_uint *engines; /* 已占的名额，所有连接共用 */
 	bool used;	      /* 只有主线程看 */
-	atomic_bool known;    /* 线程说：它不是生人了 */
-	atomic_bool ended;    /* 线程说：可以 join 了 */
+	atomic_bool known;    /* 线程置：对端报了 QPN */
+	atomic_bool ended;    /* 线程置：可以 join 了 */
 	unsigned int number;
 	int sock;
 	char peer[64];
@@ -259,7 +263,7 @@ static struct connection *free_slot(struct connection *all, unsigned int n)
  */
 static struct connection *make_way(struct connection *all, unsigned int n)
 {
-	const int64_t deadline = deadline_in_ms(FAILED_MS);
+	const int64_t deadline = deadline_in_ms(WAY_MS);
 	struct connection *first = NULL, *slot = NULL;
 
 	for (unsigned int i = 0; i < n; i++)

@@ -143,7 +143,7 @@ struct engine {
 	struct engine_link link;
 	struct engine_service service;
 	struct engine_ipc ipc;
-	struct budget memory; /* client 们引起的，全在这一本账上 */
+	struct budget memory; /* 为 client 用掉的内存，都记在这里 */
 };
 
 /* 每个 client、每个 session 各占一个 fd，软上限通常只有 1024；硬上限以内可以自己提。*/

@@ -142,13 +142,13 @@ int tcp_accept(int listen_sock, int64_t deadline)
  * magic，谁才是 client。不说话的也不赶走，只是不等他：大家一起等，各自的 socket 都在
  * 同一个 epoll 里。
  */
-#define CALLERS 16 /* 再来，就请最早的那个让位 */
+#define CALLERS 16 /* 满了再来人，就关掉最早的那个 */
 
 struct callers {
 	int epoll;
 	int socks[CALLERS];
 	unsigned int next;
-	const void *greeting; /* 一进门就说给他听的 */
+	const void *greeting; /* accept 之后先发给他的 */
 	size_t size;
 };
 
@@ -210,7 +210,7 @@ static int let_in(struct callers *c, int listen_sock)
 	*place = sock;
 	/* 不到四个字节就别叫醒我们。*/
 	setsockopt(sock, SOL_SOCKET, SO_RCVLOWAT, &whole, sizeof(whole));
-	/* 一次放得下；没送到的话，他也就答不上来。*/
+	/* 问候要一次放得下：没收全，对方就答不上来。*/
 	if (c->size)
 		setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	if (c->size)

@@ -20,6 +20,10 @@ B=${BUILD:-build}
 SOURCES=${SOURCES:-$ROOT}
 mkdir -p "$ROOT/build"
 
+# What is said is compared: in English, whoever runs it.
+unset LC_ALL
+export LC_MESSAGES=C
+
 lab() { "$ROOT/labs/lab" "$@"; }
 
 # on_host CMD…: where no device is needed; another machine's programs (LAB_ROOT) run

@@ -12,6 +12,7 @@ suites_of() {
 	labs/tests/mutants/* | .*) ;;
 	labs/tests/*/*) room=${1#labs/tests/} ;;
 	lessons/*/*) echo "$(dirname "$1")/check.sh" ;;
+	lessons/glossary.txt) echo labs/tests/house/test_{docs,prose}.sh ;;
 	lessons/*) echo lessons/*/check.sh ;;
 	docs-zh/*) compgen -G "lessons/$(basename "$1" .md)/check.sh" || : ;;
 	common/base/*) echo labs/tests/*/test_*units.sh labs/tests/tcpx/test_tcpx.sh ;;
@@ -23,10 +24,12 @@ suites_of() {
 	client/engine* | server/*engine*) room=engine ;;
 	client/test_connection* | labs/nccl-net/*) room=tcpx ;;
 	client/* | server/*) room=pair ;;
-	labs/recorder/* | labs/report/* | labs/qptrace) room=recorder ;;
+	labs/recorder/* | labs/report/* | labs/install/* | labs/qptrace) room=recorder ;;
+	labs/faults/saboteur/* | labs/faults/bench/* | labs/faults/explain-bench)
+		echo labs/tests/recorder/test_saboteur.sh ;;
 	labs/faults/*) room=explain ;;
 	labs/deps.sh | Makefile) echo labs/tests/house/test_deps.sh ;;
-	labs/docs | *.md) echo labs/tests/house/test_docs.sh ;;
+	labs/docs | labs/tools/*.awk | *.md) echo labs/tests/house/test_{docs,prose}.sh ;;
 	labs/*) room=lab ;;
 	esac
 	[[ ! $room ]] || compgen -G "labs/tests/${room%%/*}/test_*.sh" || :

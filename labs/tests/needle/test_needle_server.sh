@@ -201,12 +201,13 @@ test_bad_peers() {
 		node patient -q -t 3600
 		peer silent
 		peer half hello cut=5
-		peer slow hello con sync trickle=20
+		peer slow hello con sync cut=60 trickle=20 # and never the last three
+		await qps 1
 		engine beside -p "$PATTERN"
 		cp "$T/patient.err" "$T/early"
-		await qps 1
 		kill "${pids[slow]}"
 		await qps 0
+		await in_file "^error: " "$T/patient.err"
 		kill "${pids[patient]}"
 		reap patient silent half slow
 		node node -q -t 5

@@ -79,10 +79,11 @@ test_debug_lines() {
 test_hundred_clients() {
 	local program i names=()
 	for program in ucx_echo sock_echo; do
-		serve $program server -c 100
+		# The starts of a hundred programs may keep two cores busy for long.
+		serve $program server -c 100 -i 100 -t 100
 		names=()
 		for ((i = 0; i < 100; i++)); do
-			begin_ask $program "client.$i" -q -s 1000 -n 20
+			begin_ask $program "client.$i" -q -s 1000 -n 20 -i 100 -t 100
 			names+=("client.$i")
 		done
 		reap "${names[@]}" server
