@@ -123,6 +123,7 @@ int modify_qp_to_rtr(struct rdma_resources *res)
 			 * 判断：::ffff:a.b.c.d 的前 10 个字节都是零。
 			 */
 			.is_global = 1,
+			/* 对端的 LID：RoCE 上是 0，没有人看；InfiniBand 子网里靠它找路。*/
 			.dlid = res->remote.lid,
 			.port_num = res->ib_port,
 			.grh = {

@@ -9,6 +9,7 @@
  *	stage 3  qp_state.c   RESET -> INIT -> RTR -> RTS
  *	stage 4  tcp_sync.c   what both sides must tell each other, over TCP
  *	stage 5  transfer.c   post a receive, post a send, poll the completion
+ *	stage 8  one_sided.c  READ, WRITE, atomics, memory windows
  *
  * Every function that returns int returns 0 or a negative errno, and has
  * reported the failure (base/report.h) when it is not 0. Outputs are set only on
@@ -220,6 +221,11 @@ int connect_qp(struct rdma_resources *res, int sock, int64_t deadline);
 #define WR_ID_SEND(slot)  (UINT64_C(0x73656e6400000000) | (slot)) /* "send" */
 #define WR_ID_READ(slot)  (UINT64_C(0x7265616400000000) | (slot)) /* "read" */
 #define WR_ID_WRITE(slot) (UINT64_C(0x7772697400000000) | (slot)) /* "writ" */
+#define WR_ID_SWAP(slot)  (UINT64_C(0x7377617000000000) | (slot)) /* "swap" */
+#define WR_ID_ADD(slot)	  (UINT64_C(0x6661646400000000) | (slot)) /* "fadd" */
+#define WR_ID_BIND(slot)  (UINT64_C(0x62696e6400000000) | (slot)) /* "bind" */
+#define WR_ID_INVALIDATE(slot) \
+	(UINT64_C(0x6c696e7600000000) | (slot)) /* "linv" */
 #define WR_ID_SLOT(wr_id) ((uint32_t)(wr_id))
 
 /* Give receive slot @slot to the QP. The slot is the QP's until it completes. */
@@ -233,16 +239,10 @@ int post_send(struct rdma_resources *res, uint32_t slot, uint32_t length,
 	      bool signaled);
 
 /*
- * RDMA READ: bring @into->length bytes at @addr of the peer, whose key is @rkey,
- * into @into, any memory of a local MR. Always with a completion, WR_ID_READ.
- * Waits for ever if max_rd_atomic is 0.
+ * Any other request, as the caller has filled @wr; its wr_id is one of the above.
+ * Made inline if it is short enough, and kept, to be explained.
  */
-int post_read(struct rdma_resources *res, uint32_t slot, struct ibv_sge *into,
-	      uint64_t addr, uint32_t rkey);
-
-/* RDMA WRITE: put @length bytes of send slot @slot to @addr of the peer. */
-int post_write(struct rdma_resources *res, uint32_t slot, uint32_t length,
-	       uint64_t addr, uint32_t rkey, bool signaled);
+int post_request(struct rdma_resources *res, struct ibv_send_wr *wr);
 
 /*
  * A completion if there is one now, checked as await_completion() does. Returns
@@ -275,5 +275,80 @@ int await_completion(struct rdma_resources *res, uint64_t wr_id,
  */
 int poll_completion(struct rdma_resources *res, uint64_t wr_id,
 		    struct ibv_wc *wc, int timeout_ms);
+
+/* ---- stage 8: one_sided.c ----------------------------------------------- */
+
+/*
+ * One-sided requests: @addr is the peer's virtual address and @rkey the key of the
+ * MR or window that it lies in. The peer's program takes no part and learns nothing.
+ * @slot: a send slot, which is the QP's until the completion. @flags:
+ * IBV_SEND_SIGNALED for a completion, IBV_SEND_FENCE to begin only when all READs
+ * and atomics before it are done. What the peer refuses comes back as status 9 (its
+ * QP) or 10 (its memory), and both QPs are in ERR.
+ */
+
+/* The first gate: register @size bytes at @addr; @access: IBV_ACCESS_REMOTE_... or
+ * IBV_ACCESS_MW_BIND, and LOCAL_WRITE is added. Undo: ibv_dereg_mr(). */
+int expose_memory(struct rdma_resources *res, void *addr, size_t size,
+		  int access, struct ibv_mr **mr);
+
+/*
+ * The second gate: what the peer may do through this QP, in INIT or in RTS.
+ * @access: IBV_ACCESS_REMOTE_...; modify_qp_to_init() allows READ and WRITE.
+ */
+int allow_remote(struct rdma_resources *res, unsigned int access);
+
+/*
+ * READ: bring @into->length bytes into @into, any memory of a local MR. Always
+ * with a completion, WR_ID_READ. Waits for ever if max_rd_atomic is 0.
+ */
+int post_read(struct rdma_resources *res, uint32_t slot, struct ibv_sge *into,
+	      uint64_t addr, uint32_t rkey);
+
+/* WRITE: put @length bytes of send slot @slot there. WR_ID_WRITE. */
+int post_write(struct rdma_resources *res, uint32_t slot, uint32_t length,
+	       uint64_t addr, uint32_t rkey, unsigned int flags);
+
+/*
+ * The same, and take one receive of the peer, whose completion has @imm
+ * (received_imm()) and the length. Its buffer is not touched.
+ */
+int post_write_imm(struct rdma_resources *res, uint32_t slot, uint32_t length,
+		   uint64_t addr, uint32_t rkey, uint32_t imm,
+		   unsigned int flags);
+uint32_t received_imm(const struct ibv_wc *wc);
+
+/*
+ * Atomics on 8 bytes at @addr, a multiple of 8: if they are @expected, make them
+ * @desired; or add @add. Always with a completion, WR_ID_SWAP or WR_ID_ADD; what
+ * was there before is atomic_result() then. In the byte order of the peer's host.
+ */
+int post_compare_swap(struct rdma_resources *res, uint32_t slot, uint64_t addr,
+		      uint32_t rkey, uint64_t expected, uint64_t desired);
+int post_fetch_add(struct rdma_resources *res, uint32_t slot, uint64_t addr,
+		   uint32_t rkey, uint64_t add);
+uint64_t atomic_result(const struct rdma_resources *res, uint32_t slot);
+
+/*
+ * Memory windows of type 2: a key of their own to a part of an MR that was exposed
+ * with IBV_ACCESS_MW_BIND. Binding and invalidating are requests like others:
+ * WR_ID_BIND, WR_ID_INVALIDATE. -EOPNOTSUPP: the device has none. Free a window
+ * with ibv_dealloc_mw(), before its MR.
+ */
+int alloc_window(struct rdma_resources *res, struct ibv_mw **mw);
+
+/* @part: MR, address, length and rights. The window's new key is mw->rkey. */
+int post_bind_window(struct rdma_resources *res, uint32_t slot,
+		     struct ibv_mw *mw, const struct ibv_mw_bind_info *part);
+int post_invalidate(struct rdma_resources *res, uint32_t slot, uint32_t rkey);
+
+/*
+ * SEND, which invalidates @rkey, a window of the peer's, when it arrives.
+ * WR_ID_SEND. -EOPNOTSUPP: the device does not know it. invalidated_rkey(): the
+ * key that the completion of the peer's receive names; 0: it was another SEND.
+ */
+int post_send_invalidate(struct rdma_resources *res, uint32_t slot,
+			 uint32_t length, uint32_t rkey);
+uint32_t invalidated_rkey(const struct ibv_wc *wc);
 
 #endif

@@ -42,16 +42,22 @@ int post_receive(struct rdma_resources *res, uint32_t slot)
 }
 // endregion post-receive
 
+/* 数据由这一端发出的请求。READ 与 ATOMIC 的数据从对端来，谈不上 inline。*/
+static bool carries_data(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE ||
+	       opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
 // region post-send
-static int post(struct rdma_resources *res, struct ibv_send_wr *wr)
+int post_request(struct rdma_resources *res, struct ibv_send_wr *wr)
 {
 	uint32_t slot = WR_ID_SLOT(wr->wr_id) % res->send_slots;
 	struct ibv_send_wr *bad;
 	int err;
 
 	/* inline：post 时就把内容拷进 WQE，网卡省去一次取数据。只适合很小的消息。*/
-	if (wr->opcode != IBV_WR_RDMA_READ &&
-	    wr->sg_list->length <= res->max_inline)
+	if (carries_data(wr->opcode) && wr->sg_list->length <= res->max_inline)
 		wr->send_flags |= IBV_SEND_INLINE;
 	err = ibv_post_send(res->qp, wr, &bad);
 	/* 记下请求了什么：失败的 CQE 里没有，解释时却要用。*/
@@ -79,49 +85,9 @@ int post_send(struct rdma_resources *res, uint32_t slot, uint32_t length,
 		.send_flags = signaled ? IBV_SEND_SIGNALED : 0,
 	};
 
-	return post(res, &wr);
+	return post_request(res, &wr);
 }
 // endregion post-send
-
-// region one-sided
-/*
- * 单边操作：不消耗对端的 receive，对端的 CPU 与 CQ 都毫无察觉。对端只需事先把地址和
- * rkey 告诉我们；它的 MR 与 QP 都要允许 REMOTE_READ / REMOTE_WRITE。
- */
-int post_read(struct rdma_resources *res, uint32_t slot, struct ibv_sge *into,
-	      uint64_t addr, uint32_t rkey)
-{
-	struct ibv_send_wr wr = {
-		.wr_id = WR_ID_READ(slot),
-		.sg_list = into,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_READ,
-		/* 数据何时到齐，只有这个 CQE 知道，所以 READ 总是 signaled。*/
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
-	};
-
-	return post(res, &wr);
-}
-
-int post_write(struct rdma_resources *res, uint32_t slot, uint32_t length,
-	       uint64_t addr, uint32_t rkey, bool signaled)
-{
-	struct ibv_sge sge = { .addr = (uintptr_t)send_slot(res, slot),
-			       .length = length,
-			       .lkey = res->mr->lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = WR_ID_WRITE(slot),
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = signaled ? IBV_SEND_SIGNALED : 0,
-		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
-	};
-
-	return post(res, &wr);
-}
-// endregion one-sided
 
 /* 等不来，或等来的是失败：把知道的都交给解释器。返回 -ETIMEDOUT 或 -EIO。*/
 static int no_success(struct rdma_resources *res, const struct ibv_wc *wc,
@@ -142,11 +108,16 @@ static int check_completion(struct rdma_resources *res, const struct ibv_wc *wc)
 	} ours[] = { { WR_ID_RECV(0), IBV_WC_RECV },
 		     { WR_ID_SEND(0), IBV_WC_SEND },
 		     { WR_ID_READ(0), IBV_WC_RDMA_READ },
-		     { WR_ID_WRITE(0), IBV_WC_RDMA_WRITE } };
+		     { WR_ID_WRITE(0), IBV_WC_RDMA_WRITE },
+		     { WR_ID_RECV(0), IBV_WC_RECV_RDMA_WITH_IMM },
+		     { WR_ID_SWAP(0), IBV_WC_COMP_SWAP },
+		     { WR_ID_ADD(0), IBV_WC_FETCH_ADD },
+		     { WR_ID_BIND(0), IBV_WC_BIND_MW },
+		     { WR_ID_INVALIDATE(0), IBV_WC_LOCAL_INV } };
 
 	if (wc->status != IBV_WC_SUCCESS)
 		return no_success(res, wc, wc->wr_id, 0);
-	for (int i = 0; i < 4; i++)
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
 		if (wc->opcode == ours[i].opcode &&
 		    wc->wr_id >> 32 == ours[i].wr_id >> 32)
 			return 0;
@@ -158,7 +129,8 @@ int try_completion(struct rdma_resources *res, struct ibv_wc *wc)
 	int rc, n = ibv_poll_cq(res->cq, 1, wc);
 
 	if (n < 0)
-		return call_failed(errno, "ibv_poll_cq()");
+		return call_failed_for(EIO, "the CQ can no longer be read",
+				       NULL, "ibv_poll_cq() = %d", n);
 	rc = n ? check_completion(res, wc) : 0;
 	return rc ? rc : n;
 }
@@ -191,8 +163,8 @@ int take_cq_event(struct rdma_resources *res)
 }
 
 /*
- * 睡到下一个 completion。顺序不能错：先武装（req_notify），再查一次 CQ，确认空了才
- * 睡。否则 CQE 若恰好在“查完”与“武装”之间到达，就永远不会再有 event。
+ * 睡到下一个 completion。顺序不能错：先 arm（req_notify），再查一次 CQ，确认空了才
+ * 睡。否则 CQE 若恰好在“查完”与“arm”之间到达，就永远不会再有 event。
  */
 static int sleep_until_one(struct rdma_resources *res, struct ibv_wc *wc,
 			   int64_t deadline)

@@ -216,8 +216,8 @@ static void blame(struct remote_reader *r, const struct ibv_wc *wc)
 /*
  * 取到 CQ 空为止，看似理所当然，却可能永远取不完：每取走一块就 post 下一块，rxe 往往在
  * post_send 里就把它读了回来。于是一个 1 GiB 的 read 没完之前，事件循环回不去，别的
- * client 连 Ping 都没人答。所以一次最多取 depth 个：武装之前就在 CQ 里的，不会比这更多；
- * 剩下的都是武装之后来的，它们已经留下了 event，epoll 会再叫我们。
+ * client 连 Ping 都没人答。所以一次最多取 depth 个：arm 之前就在 CQ 里的，不会比这更多；
+ * 剩下的都是 arm 之后来的，它们已经留下了 event，epoll 会再叫我们。
  */
 static int take_all(struct remote_reader *r)
 {
@@ -239,7 +239,7 @@ static int take_all(struct remote_reader *r)
 int remote_reader_poll(struct remote_reader *reader)
 {
 	/*
-	 * 次序：取走 event，重新武装，再取 CQ。与 transfer.c 里的道理相同。武装一次，至多来
+	 * 次序：取走 event，重新 arm，再取 CQ。与 transfer.c 里的道理相同。arm 一次，至多来
 	 * 一个 event；真有第二个，epoll 会再叫我们。
 	 */
 	int rc = take_cq_event(reader->res);

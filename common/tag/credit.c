@@ -62,5 +62,6 @@ int tag_write_credits(struct tag_channel *ch, bool signaled)
 	*send_slot(ch->res, slot) = (char)ch->consumed;
 	ch->counts.credit_writes++;
 	return post_write(ch->res, slot, 1, ch->peer.credit_addr,
-			  ch->peer.credit_rkey, tag_mark(ch, signaled));
+			  ch->peer.credit_rkey,
+			  tag_mark(ch, signaled) ? IBV_SEND_SIGNALED : 0);
 }

@@ -14,7 +14,9 @@
  *	                        alarm       每 2 ms 一个 SIGALRM，不带 SA_RESTART
  *	                        small_port  端口的 max_msg_sz 是 8 MiB（6.1 的 rxe 真是这样）
  *	                        lost        poll_cq 永远说 CQ 是空的
+ *	                        broken      poll_cq 返回 -2，errno 是别人留下的
  *	                        twice       RECV 的 completion 来两次，然后才是 SEND 的
+ *	                        early       RECV 的 completion 先来，然后才是 SEND 的
  *	                        late        每个 SEND 晚 300 ms 才交给设备
  *	                        no_nul      每个 SEND 的内容都是 'x'，没有 NUL
  *	                        stuck       拆除永远不返回
@@ -137,6 +139,7 @@ struct ibv_device **ibv_get_device_list(int *num_devices)
 
 	if (err)
 		return fail_null(err);
+	note("get list");
 	if (!lies("no_device"))
 		return real(num_devices);
 	if (num_devices)
@@ -147,6 +150,7 @@ struct ibv_device **ibv_get_device_list(int *num_devices)
 void ibv_free_device_list(struct ibv_device **list)
 {
 	REAL(ibv_free_device_list);
+	note("free list");
 	if (lies("no_device"))
 		free(list);
 	else
@@ -165,6 +169,7 @@ static int twice(struct ibv_wc *wc, int n)
 	}
 	if (n) {
 		again = *wc;
+		seen = lies("early");
 		return 1;
 	}
 	if (again.wr_id && !seen++) {
@@ -182,8 +187,12 @@ static int spy_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 {
 	int n = lies("lost") ? 0 : device_ops.poll_cq(cq, num, wc);
 
-	if (lies("twice"))
+	if (lies("twice") || lies("early"))
 		n = twice(wc, n);
+	if (lies("broken")) {
+		errno = ENOTTY;
+		return -2;
+	}
 	for (int i = 0; i < n; i++) {
 		note("wc wr_id=%llx status=%d opcode=%d bytes=%u",
 		     (unsigned long long)wc[i].wr_id, wc[i].status,

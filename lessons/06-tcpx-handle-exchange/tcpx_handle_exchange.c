@@ -28,7 +28,7 @@ struct both_ends {
 	struct tcpx_handle handle;
 	void *listen_comm, *recv_comm, *send_comm;
 	void *send_mr, *recv_mr;
-	bool send_registered, recv_registered; /* mhandle 可以是 NULL，不作数 */
+	bool send_registered, recv_registered; /* mhandle 可以是 NULL */
 	char to_send[TCPX_TEXT_SPACE];
 	char received[TCPX_TEXT_SPACE / 2];
 };

@@ -241,7 +241,7 @@ static int read_prefix(int fd, uint32_t *length)
 		ssize_t n;
 
 		if (rc)
-			return rc; /* 局部变量 prefix 与 got：忘了 */
+			return rc; /* prefix 与 got 是局部变量：就此丢失 */
 		n = recv(fd, prefix + got, sizeof(prefix) - got, MSG_DONTWAIT);
 		if (n <= 0)
 			return -ECONNRESET;

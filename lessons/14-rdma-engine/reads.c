@@ -362,7 +362,8 @@ static int write_where_only_read(struct by_hand *h)
 
 	report_step("break it: write");
 	memcpy(send_slot(&h->res, 0), "overwritten", 11);
-	rc = post_write(&h->res, 0, 11, n->remote_addr, n->rkey, true);
+	rc = post_write(&h->res, 0, 11, n->remote_addr, n->rkey,
+			IBV_SEND_SIGNALED);
 	if (!rc)
 		report_fact("ibv_post_send: 0, the request was taken");
 	return rc ? rc

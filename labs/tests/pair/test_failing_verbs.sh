@@ -357,6 +357,18 @@ test_deadline_begins_when_the_peer_may_send() {
 	assert_error any.client 1 'within 1000 ms: nothing on this side keeps the completion'
 }
 
+# A CQ that cannot be read: the man page promises a negative number, and no errno.
+test_a_cq_that_cannot_be_read() {
+	in_lab '
+		server a -q -t 10 rxe0
+		SPY_LIE=broken LD_PRELOAD=$B/spy.so run a.client \
+			"$B/rdma_client" -q -t 5 127.0.0.1 rxe1
+		reap a
+	' || return 0
+	assert_error a.client 1 'ibv_poll_cq\(\) = -2 .*the CQ can no longer be read'
+	assert_not_in "$(err_of a.client)" 'ENOTTY'
+}
+
 test_gid_is_chosen_by_type() {
 	in_lab '
 		SPY_LIE=gid_order spied run auto "$B/rdma_server" -q -t 1 rxe0
