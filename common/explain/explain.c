@@ -21,6 +21,7 @@
  *	wc.c         一个失败的 completion
  *	stall.c      一直没有 completion
  *	grh.c        UD 的消息前面那 40 字节
+ *	translate.c  同样的话，用中文说（texts.def）
  */
 #include "base/failure.h"
 #include "parts.h"

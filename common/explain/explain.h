@@ -63,6 +63,29 @@ int verb_failed(int err, struct explanation why, const char *fmt, ...)
 const char *explain_next(char out[EXPLAIN_NEXT_SIZE],
 			 const struct explanation *why);
 
+/* ---- the same in Chinese: translate.c, texts.def ---------------- */
+
+/*
+ * Is Chinese wanted? @lang, "zh..." or another; NULL or "": the first of LC_ALL,
+ * LC_MESSAGES and LANG that is set and not empty. The locale need not be installed.
+ */
+bool explain_speaks_chinese(const char *lang);
+
+/*
+ * Each line of @text, said by this room, the recorder or the report, in Chinese
+ * (UTF-8) to @out, which is returned. What is not in the table stays as it is, and
+ * what does not fit is cut off.
+ */
+const char *explain_in_chinese(char *out, size_t size, const char *text);
+
+/* The table: formats of printf() with the same conversions. */
+struct explain_text {
+	const char *id; /* of a cause; NULL: it is none */
+	const char *english, *chinese;
+	bool page; /* the report's page says it */
+};
+const struct explain_text *explain_texts(size_t *count);
+
 /* ---- devices and objects: verbs.c ------------------------------- */
 
 /*

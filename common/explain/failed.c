@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *device_of_pd(const struct ibv_pd *pd)
 {
@@ -150,7 +151,8 @@ void remember_send(struct posted *posted, const struct ibv_send_wr *wr)
 {
 	posted->is_receive = false;
 	posted->send = *wr;
-	posted->sge = *wr->sg_list;
+	/* BIND_MW 与 LOCAL_INV 不带数据。*/
+	posted->sge = wr->num_sge ? *wr->sg_list : (struct ibv_sge){ 0 };
 }
 
 void remember_receive(struct posted *posted, const struct ibv_recv_wr *wr)
@@ -178,37 +180,55 @@ int unexpected_completion(const struct ibv_wc *wc)
 		    wc->wr_id, wc->opcode, wc->qp_num);
 }
 
-/* 怎样称呼一个请求：收发按 slot，单边操作按对端的地址。*/
+int no_support(const char *device, const char *what)
+{
+	return fail(-EOPNOTSUPP,
+		    "see device_cap_flags of ibv_devinfo -v, or do without",
+		    "%s has no %s", device, what);
+}
+
+/* 怎样称呼一个请求：收发按 slot，单边操作按对端的地址，不带数据的只有名字。*/
+static const char *send_text(char *out, size_t size,
+			     const struct ibv_send_wr *wr, uint32_t length)
+{
+	const char *name = wr_opcode_name(wr->opcode);
+
+	if (!strncmp(name, "RDMA_", 5) || !strncmp(name, "ATOMIC_", 7))
+		snprintf(out, size, "%s of %u bytes at 0x%llx",
+			 strchr(name, '_') + 1, length,
+			 wr->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP
+				 ? (unsigned long long)wr->wr.atomic.remote_addr
+				 : (unsigned long long)wr->wr.rdma.remote_addr);
+	else if (wr->opcode == IBV_WR_BIND_MW)
+		snprintf(out, size, "BIND_MW as rkey 0x%x", wr->bind_mw.rkey);
+	else if (wr->opcode == IBV_WR_LOCAL_INV)
+		snprintf(out, size, "LOCAL_INV of rkey 0x%x",
+			 wr->invalidate_rkey);
+	else
+		snprintf(out, size, "send of slot %u", (uint32_t)wr->wr_id);
+	return out;
+}
+
 static const char *posted_text(char *out, size_t size, const struct posted *p)
 {
-	const struct ibv_send_wr *wr = &p->send;
-
-	if (p->is_receive)
-		snprintf(out, size, "receive of slot %u",
-			 (uint32_t)p->recv.wr_id);
-	else if (wr->opcode == IBV_WR_SEND)
-		snprintf(out, size, "send of slot %u", (uint32_t)wr->wr_id);
-	else
-		snprintf(out, size, "%s of %u bytes at 0x%llx",
-			 wr->opcode == IBV_WR_RDMA_READ ? "READ" : "WRITE",
-			 p->sge.length,
-			 (unsigned long long)wr->wr.rdma.remote_addr);
+	if (!p->is_receive)
+		return send_text(out, size, &p->send, p->sge.length);
+	snprintf(out, size, "receive of slot %u", (uint32_t)p->recv.wr_id);
 	return out;
 }
 
 int post_send_failed(struct ibv_qp *qp, const struct ibv_send_wr *wr, int err)
 {
 	struct explanation why = explain_post_send(qp, wr, err);
+	const uint32_t length = wr->num_sge ? wr->sg_list->length : 0;
+	char text[64];
 
 	if (wr->opcode == IBV_WR_SEND)
 		return verb_failed(err, why,
 				   "ibv_post_send(QP %u, slot %u, %u bytes)",
-				   qp->qp_num, (uint32_t)wr->wr_id,
-				   wr->sg_list->length);
-	return verb_failed(err, why, "ibv_post_send(QP %u, %s of %u bytes)",
-			   qp->qp_num,
-			   wr->opcode == IBV_WR_RDMA_READ ? "READ" : "WRITE",
-			   wr->sg_list->length);
+				   qp->qp_num, (uint32_t)wr->wr_id, length);
+	return verb_failed(err, why, "ibv_post_send(QP %u, %s)", qp->qp_num,
+			   send_text(text, sizeof(text), wr, length));
 }
 
 int post_recv_failed(struct ibv_qp *qp, const struct ibv_recv_wr *wr, int err)

@@ -59,7 +59,7 @@ int modify_qp_failed(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 void warn_of_accepted(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 		      int mask, enum ibv_qp_state from);
 
-/* ---- stage 5 ------------------------------------------------------------ */
+/* ---- stages 5 and 8 ----------------------------------------------------- */
 
 /*
  * A request as it was posted, kept until it has completed: neither a bad
@@ -77,6 +77,9 @@ void remember_receive(struct posted *posted, const struct ibv_recv_wr *wr);
 
 int post_send_failed(struct ibv_qp *qp, const struct ibv_send_wr *wr, int err);
 int post_recv_failed(struct ibv_qp *qp, const struct ibv_recv_wr *wr, int err);
+
+/* @device has no @what ("memory windows of type 2"). -EOPNOTSUPP. */
+int no_support(const char *device, const char *what);
 
 /* @wc is good, but not what was asked for. -EIO. */
 int unexpected_completion(const struct ibv_wc *wc);

@@ -244,9 +244,9 @@ static struct explanation bad_mapping(const void *addr, size_t length,
 			      "register what malloc or mmap gave, with the "
 			      "length that was asked for, and before it is "
 			      "freed",
-			      "nothing is mapped at 0x%" PRIxPTR
-			      ", which is in the range %p + %zu",
-			      m.hole, addr, length);
+			      "nothing is mapped at 0x%jx, which is in the "
+			      "range %p + %zu",
+			      (uintmax_t)m.hole, addr, length);
 	} else if (!m.writable && (access & IBV_ACCESS_LOCAL_WRITE)) {
 		why = because("mr-read-only",
 			      "map it with PROT_WRITE, copy it (a string "
@@ -321,8 +321,8 @@ static struct explanation bad_mr_arguments(struct ibv_pd *pd, const void *addr,
 	if (!ibv_query_device(pd->context, &attr) && length > attr.max_mr_size)
 		return because("mr-too-large", "register it in parts",
 			       "%zu bytes are above the device's max_mr_size "
-			       "%" PRIu64,
-			       length, attr.max_mr_size);
+			       "%ju",
+			       length, (uintmax_t)attr.max_mr_size);
 	/* 长度大得不可能：内核把页数算进 32 位或用户地址空间之外，也是 EINVAL。*/
 	if (!mapping_of(from, length).whole)
 		return because("mr-length-impossible",

@@ -23,6 +23,7 @@ struct recorder_config {
 	char file[4096];   /* QPTRACE_FILE; "": do not record */
 	bool control_only; /* QPTRACE_CONTROL_ONLY */
 	bool quiet;	   /* QPTRACE_QUIET: explain nothing on stderr */
+	bool chinese;	   /* QPTRACE_LANG, or the environment's */
 	uint64_t stall_ns; /* QPTRACE_STALL seconds; 0: never */
 };
 extern struct recorder_config recorder;
@@ -33,7 +34,10 @@ extern struct recorder_config recorder;
  */
 extern __thread int recorder_inside __attribute__((tls_model("initial-exec")));
 
-/* Write "qptrace: TEXT" lines to stderr with one write(2). */
+/*
+ * Write "qptrace: TEXT" lines to stderr, in the reader's language, with one
+ * write(2) if they are few.
+ */
 void recorder_say(const char *text, size_t len);
 
 #endif

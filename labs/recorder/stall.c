@@ -253,26 +253,31 @@ static struct explanation judge(struct object *qp, enum ibv_qp_state kernel,
 
 /* ---- 一个 QP -------------------------------------------------------------- */
 
+/* @waits: "send waits", "sends wait" */
 static void say_queue(struct account *a, const struct queue *queue,
-		      const char *what)
+		      const char *const waits[2])
 {
 	const struct waiting *oldest = queue_oldest(queue);
 	uint64_t n = queue_length(queue);
+	char what[64] = "";
 
 	if (!oldest)
 		return;
+	if (waits[0][0] == 's')
+		snprintf(what, sizeof(what),
+			 oldest->signaled ? ", %s" : ", %s, not signaled",
+			 wr_opcode_name(oldest->post.opcode));
 	say(a,
-	    "qptrace:     %llu %s%s wait%s, the oldest for %.1f s: wr_id "
-	    "0x%llx, %u bytes",
-	    (unsigned long long)n, what, n == 1 ? "" : "s", n == 1 ? "s" : "",
+	    "qptrace:     %llu %s, the oldest for %.1f s: wr_id 0x%llx, %u "
+	    "bytes%s (%llu completed before)\n",
+	    (unsigned long long)n, waits[n != 1],
 	    seconds(a->now - oldest->time),
-	    (unsigned long long)oldest->post.wr_id, oldest->post.length);
-	if (what[0] == 's')
-		say(a, ", %s%s", wr_opcode_name(oldest->post.opcode),
-		    oldest->signaled ? "" : ", not signaled");
-	say(a, " (%llu completed before)\n",
+	    (unsigned long long)oldest->post.wr_id, oldest->post.length, what,
 	    (unsigned long long)queue->completed);
 }
+
+static const char *const send_waits[] = { "send waits", "sends wait" };
+static const char *const receive_waits[] = { "receive waits", "receives wait" };
 
 static void say_peer(struct account *a, const struct object *qp,
 		     const struct ibv_qp_attr *kernel)
@@ -344,8 +349,8 @@ static void explain_qp(struct object *qp, void *arg)
 	    "kernel\n",
 	    qp->qpn, handle->context->device->name, qp_type_name(qp->type),
 	    qp_state_name(user), kernel);
-	say_queue(a, &qp->sq, "send");
-	say_queue(a, &qp->rq, "receive");
+	say_queue(a, &qp->sq, send_waits);
+	say_queue(a, &qp->rq, receive_waits);
 	say_peer(a, qp, &now);
 	if (waits) {
 		why = judge(qp, now.qp_state, a->now);
@@ -363,7 +368,7 @@ static void explain_srq(struct object *srq, void *arg)
 
 	if (queue_length(&srq->rq)) {
 		say(a, "qptrace:   SRQ %u\n", srq->id);
-		say_queue(a, &srq->rq, "receive");
+		say_queue(a, &srq->rq, receive_waits);
 	}
 }
 

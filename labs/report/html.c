@@ -9,6 +9,7 @@
 #include "parts.h"
 
 #include "base/report.h"
+#include "explain/explain.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -58,18 +59,19 @@ static json_t *qps_of(const struct report *r)
 	return list;
 }
 
-static json_t *rows_of(const struct qp *a)
+static json_t *rows_of(const struct report *r, const struct qp *a)
 {
+	char word[WORD_SIZE];
 	struct belief rows[MAX_BELIEFS];
 	size_t n = report_beliefs(a, a->peer, rows);
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < n; i++)
-		json_array_append_new(list,
-				      json_pack("{s:s, s:s, s:s, s:b}", "what",
-						rows[i].what, "a", rows[i].a,
-						"b", rows[i].b, "differs",
-						(int)rows[i].differs));
+		json_array_append_new(
+			list, json_pack("{s:s, s:s, s:s, s:b}", "what",
+					report_word(r, word, rows[i].what), "a",
+					rows[i].a, "b", rows[i].b, "differs",
+					(int)rows[i].differs));
 	return list;
 }
 
@@ -85,7 +87,7 @@ static json_t *pairs_of(const struct report *r)
 					      json_pack("{s:I, s:I, s:o}", "a",
 							(json_int_t)a->id, "b",
 							(json_int_t)a->peer->id,
-							"rows", rows_of(a)));
+							"rows", rows_of(r, a)));
 	}
 	return list;
 }
@@ -109,7 +111,8 @@ static json_t *event_of(const struct report *r, const struct event *event,
 	json_t *line = event_line(r, event);
 	char text[600];
 
-	event_describe(event, line, text, sizeof(text));
+	report_speak(r, line);
+	event_describe(r, event, line, text, sizeof(text));
 	return json_pack("{s:i, s:I, s:s, s:s, s:o, s:o, s:o, s:b, s:o}",
 			 "side", event->side, "t", (json_int_t)event->t, "kind",
 			 classes[event->class], "text", text, "cause",
@@ -155,6 +158,20 @@ static void write_events(FILE *out, const struct report *r)
 	free(places);
 }
 
+/* 页面自己的话：英文 -> 中文；要英文的，是空的。*/
+static json_t *words_of(const struct report *r)
+{
+	json_t *words = json_object();
+	size_t count;
+	const struct explain_text *text = explain_texts(&count);
+
+	for (; r->chinese && count--; text++)
+		if (text->page)
+			json_object_set_new(words, text->english,
+					    json_string(text->chinese));
+	return words;
+}
+
 static void write_data(FILE *out, const struct report *r)
 {
 	write_json(out, "{\"sides\":", sides_of(r));
@@ -162,7 +179,8 @@ static void write_data(FILE *out, const struct report *r)
 	write_json(out, ",\"pairs\":", pairs_of(r));
 	fputs(",\"events\":[", out);
 	write_events(out, r);
-	fprintf(out, "],\"left_out\":%zu}", r->left_out);
+	write_json(out, "],\"words\":", words_of(r));
+	fprintf(out, ",\"left_out\":%zu}", r->left_out);
 }
 
 static char *read_all(const char *path)

@@ -193,7 +193,7 @@ static enum event_class classify(const struct event *event,
 	return CLASS_CONTROL;
 }
 
-static int add_event(struct report *r, int side, int64_t at,
+static int add_event(struct report *r, int side, int64_t at, size_t number,
 		     const struct value *members)
 {
 	struct event *more = array_room(r->events, r->count, sizeof(*more));
@@ -206,6 +206,7 @@ static int add_event(struct report *r, int side, int64_t at,
 	event = &r->events[r->count++];
 	*event = (struct event){
 		.at = at,
+		.line = number,
 		.side = side,
 		.t = members[T].number,
 		.ev = word(r, &members[EV]),
@@ -255,7 +256,7 @@ static int add_line(struct report *r, int side, int64_t at, char *text,
 	else if (!is_time(members))
 		wrong = "\"t\" or \"wall\" is no time";
 	if (!wrong)
-		rc = add_event(r, side, at, members);
+		rc = add_event(r, side, at, number, members);
 	else if (!complete)
 		r->side[side].lost++;
 	else
@@ -303,6 +304,9 @@ static int load_side(struct report *r, int side, const char *path)
 	for (; !rc && (len = getline(&text, &size, in)) > 0; at += len)
 		rc = add_line(r, side, at, text, ++number,
 			      text[len - 1] == '\n');
+	if (!rc && ferror(in))
+		rc = fail(-1, "give it the file that qptrace has written",
+			  "reading %s: %s", path, strerror(errno));
 	free(text);
 	if (!rc && !r->side[side].events)
 		return fail(-1, "did the program use libibverbs at all?",

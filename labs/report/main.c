@@ -5,17 +5,20 @@
 #include "parts.h"
 
 #include "base/report.h"
+#include "explain/explain.h"
 
 #include <getopt.h>
 #include <stdio.h>
+#include <string.h>
 
 static int usage(FILE *to)
 {
-	fprintf(to,
-		"usage: qptrace report [--html FILE] [--all] A.json [B.json]\n"
-		"\n"
-		"  --html FILE  write a page instead of the text\n"
-		"  --all        leave out nothing of long recordings\n");
+	fprintf(to, "usage: qptrace report [--html FILE | --json] [--all] "
+		    "A.json [B.json]\n"
+		    "\n"
+		    "  --html FILE  write a page instead of the text\n"
+		    "  --json       write the causes for a script: one object\n"
+		    "  --all        leave out nothing of long recordings\n");
 	return to == stdout ? 0 : 2;
 }
 
@@ -24,13 +27,15 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "html", required_argument, NULL, 'w' },
 		{ "template", required_argument, NULL, 't' },
+		{ "lang", required_argument, NULL, 'l' },
+		{ "json", no_argument, NULL, 'j' },
 		{ "all", no_argument, NULL, 'a' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	const char *html = NULL, *template_path = "report.html";
+	const char *html = NULL, *lang = NULL, *template_path = "report.html";
 	static struct report r;
-	bool all = false;
+	bool all = false, json = false;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
@@ -40,6 +45,14 @@ int main(int argc, char **argv)
 			break;
 		case 't':
 			template_path = optarg;
+			break;
+		case 'l':
+			lang = optarg;
+			if (strcmp(lang, "en") && strcmp(lang, "zh"))
+				return usage(stderr);
+			break;
+		case 'j':
+			json = true;
 			break;
 		case 'a':
 			all = true;
@@ -54,7 +67,14 @@ int main(int argc, char **argv)
 		return usage(stderr);
 	if (report_load(&r, argv + optind, argc - optind))
 		return 1;
+	r.chinese = explain_speaks_chinese(lang);
 	report_build(&r, all);
+	if (json && html)
+		return usage(stderr);
+	if (json && report_as_json(&r))
+		return 1;
+	if (json)
+		return report_flush() ? 1 : 0;
 	if (html)
 		return report_as_html(&r, template_path, html) ? 1 : 0;
 	report_as_text(&r, all);

@@ -30,7 +30,8 @@ enum event_class {
 #define NOWHERE SIZE_MAX
 
 struct event {
-	int64_t at; /* of its line, in the side's file */
+	int64_t at;  /* of its line, in the side's file */
+	size_t line; /* the same, counted from 1 */
 	int side;
 	enum event_class class;
 	int64_t t;		      /* ns since the first event of all */
@@ -72,7 +73,21 @@ struct report {
 	size_t qp_count;
 	size_t left_out;
 	json_t *words; /* what ev, op and status of all events point to */
+	bool chinese;  /* the reader wants it */
 };
+
+/* ---- words.c ---- */
+
+/*
+ * @text, one message of texts.def, in the reader's language: itself, or written
+ * to @out.
+ */
+#define WORD_SIZE 4096
+const char *report_word(const struct report *r, char out[WORD_SIZE],
+			const char *text);
+
+/* The same with what @line says in words. */
+void report_speak(const struct report *r, json_t *line);
 
 /* ---- load.c ---- */
 
@@ -102,8 +117,61 @@ size_t report_beliefs(const struct qp *a, const struct qp *b,
 		      struct belief *rows);
 
 /* One line of words: "ibv_modify_qp QP 17 INIT -> RTR ...". */
-void event_describe(const struct event *event, const json_t *line, char *out,
-		    size_t size);
+void event_describe(const struct report *r, const struct event *event,
+		    const json_t *line, char *out, size_t size);
+
+/* ---- causes.c ---- */
+
+enum cause_kind {
+	CAUSE_FAILURE,	 /* a call, a completion or an event said so */
+	CAUSE_STALL,	 /* somebody waited; what it seems to wait for */
+	CAUSE_WARNING,	 /* was taken, and may hurt later */
+	CAUSE_AFTERMATH, /* follows from another failure that is known */
+	CAUSE_KINDS,
+};
+
+/* What was said about one QP (or none) of one side with one id. */
+struct cause {
+	enum cause_kind kind;
+	int side;
+	uint64_t qp;	 /* id within its process, 0: none */
+	char id[64];	 /* of the explainer, or the name of the errno */
+	json_t *line;	 /* that told it first */
+	size_t event;	 /* index of that */
+	size_t times;	 /* how often it was told */
+	size_t proof[3]; /* what it is about, by time: a post, its completion */
+	size_t proofs;
+};
+
+/*
+ * All causes, by kind, and those of one kind by time: so the first is what is
+ * to be mended first, as far as the recordings tell. To be freed by nobody.
+ */
+struct cause *report_causes(const struct report *r, size_t *count);
+
+/*
+ * ---- json.c ----
+ *
+ * To stdout, one object, which a script may rely on; members are only ever added
+ * unless "schema" grows:
+ *
+ *	schema	  1
+ *	sides	  [{side: "A", path, program, command, host, pid, events,
+ *		    cut: its last line was cut off}]
+ *	causes	  [{rank: 1 ..., id, kind: "failure", "stall", "warning" or
+ *		    "aftermath", side: "A", qpn, call, error: "EINVAL" or
+ *		    "REM_ACCESS_ERR", cause, next, seen: [], times,
+ *		    events: [{side, line, t, ev, text}]}]
+ *	differs	  [{a: QPN, b: QPN, what, a_says, b_says}]
+ *
+ * A cause has the first six, times and events always, the others where they are
+ * known. An id in lower case is a cause that the explainer names, one of those in
+ * common/explain/texts.def; in capitals it is the errno or the status, of which no
+ * cause was proven. Of events the first told it; the others are its proof: line
+ * counts from 1 in that side's file, t is in ns since the first event of all. Texts
+ * are in the reader's language.
+ */
+int report_as_json(const struct report *r);
 
 /* ---- text.c, html.c ---- */
 /* To stdout; unless @all, a long time line comes without its middle. */

@@ -11,12 +11,14 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define RUN_SHOWN   2	/* 同类的多于这么多就合并 */
 #define MIDDLE_ROWS 120 /* 数据事件的行超过两倍就省略中间 */
 
 struct text {
+	const struct report *r;
 	char *out;
 	size_t size, used;
 };
@@ -42,7 +44,9 @@ static void put_member(struct text *t, const json_t *line, const char *key,
 		       const char *as)
 {
 	json_t *value = json_object_get(line, key);
+	char word[WORD_SIZE];
 
+	as = report_word(t->r, word, as);
 	if (json_is_string(value))
 		put(t, "%s %s", as, json_string_value(value));
 	else if (json_is_integer(value))
@@ -115,10 +119,11 @@ static void describe_object(struct text *t, const json_t *line)
 		put_member(t, line, shown[i][0], shown[i][1]);
 }
 
-void event_describe(const struct event *event, const json_t *line, char *out,
-		    size_t size)
+void event_describe(const struct report *r, const struct event *event,
+		    const json_t *line, char *out, size_t size)
 {
-	struct text t = { out, size, 0 };
+	struct text t = { r, out, size, 0 };
+	char word[WORD_SIZE];
 
 	out[0] = '\0';
 	put(&t, "%s", event->ev);
@@ -150,8 +155,10 @@ void event_describe(const struct event *event, const json_t *line, char *out,
 	}
 	if (number_in(line, "err"))
 		put(&t, "  %s: %s",
-		    !strcmp(text_in(line, "id"), EXPLAIN_PROBE) ? "a probe"
-								: "FAILED",
+		    report_word(r, word,
+				!strcmp(text_in(line, "id"), EXPLAIN_PROBE)
+					? "a probe"
+					: "FAILED"),
 		    text_in(line, "errname"));
 	if ((int64_t)number_in(line, "dur") > 1000000)
 		put(&t, "  (%.1f ms)", (double)number_in(line, "dur") / 1e6);
@@ -181,16 +188,46 @@ static size_t run_length(const struct report *r, size_t i)
 	return n;
 }
 
-static void print_lines(const struct event *event, const json_t *line,
-			const char *label)
+static void say(const struct report *r, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* 一行，没有行尾。*/
+static void say(const struct report *r, const char *fmt, ...)
+{
+	char text[WORD_SIZE], word[WORD_SIZE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	fputs(report_word(r, word, text), stdout);
+}
+
+/* @text 占 @width 列，不够的补空白：负数补在前面。汉字一个占两列。*/
+static void print_padded(const struct report *r, const char *text, int width)
+{
+	char word[WORD_SIZE];
+	int columns = 0;
+
+	text = report_word(r, word, text);
+	for (const char *p = text; *p; p++)
+		columns += (*p & 0xc0) != 0x80 ? 1 + ((*p & 0xf0) == 0xe0) : 0;
+	columns = columns < abs(width) ? abs(width) - columns : 0;
+	printf("%*s%s%*s", width < 0 ? columns : 0, "", text,
+	       width < 0 ? 0 : columns, "");
+}
+
+static void print_lines(const struct report *r, const struct event *event,
+			const json_t *line, const char *label)
 {
 	const char *text = text_in(line, label);
 
 	while (*text) {
 		size_t len = strcspn(text, "\n");
 
-		printf("%16s%s %6s: %.*s\n", "", event->side ? "  " : "", label,
-		       (int)len, text);
+		printf("%16s%s ", "", event->side ? "  " : "");
+		print_padded(r, label, -6);
+		printf(": %.*s\n", (int)len, text);
 		text += len + (text[len] == '\n');
 	}
 }
@@ -201,17 +238,18 @@ static void print_event(const struct report *r, const struct event *event,
 	json_t *line = event_line(r, event);
 	char text[600];
 
-	event_describe(event, line, text, sizeof(text));
+	report_speak(r, line);
+	event_describe(r, event, line, text, sizeof(text));
 	printf("%12.3f %s %c %s", (double)event->t / 1e6,
 	       event->side ? " " : "", "AB"[event->side], text);
 	if (times > 1)
-		printf("  ... %zu times", times);
+		say(r, "  ... %zu times", times);
 	if (event->refused)
-		printf("  REFUSED");
+		say(r, "  REFUSED");
 	printf("\n");
-	print_lines(event, line, "cause");
-	print_lines(event, line, "next");
-	print_lines(event, line, "seen");
+	print_lines(r, event, line, "cause");
+	print_lines(r, event, line, "next");
+	print_lines(r, event, line, "seen");
 	json_decref(line);
 }
 
@@ -240,10 +278,14 @@ static void print_time_line(const struct report *r, bool all)
 				continue;
 			}
 		}
-		if (hidden)
-			printf("%12s   ... %zu posts and completions (--all "
-			       "shows them)\n",
-			       "", hidden);
+		if (hidden) {
+			printf("%13s", "");
+			say(r,
+			    "  ... %zu posts and completions (--all shows "
+			    "them)",
+			    hidden);
+			printf("\n");
+		}
 		hidden = 0;
 		if (run > RUN_SHOWN) {
 			print_event(r, &r->events[i], run);
@@ -264,13 +306,16 @@ static void print_sides(const struct report *r)
 			json_object_get(side->start, "command"));
 		json_t *pid = json_object_get(side->start, "pid");
 
-		printf("%c  %s (pid %" JSON_INTEGER_FORMAT
-		       "), %zu events in %.3f s\n",
-		       "AB"[s], command ? command : side->path,
-		       json_integer_value(pid), side->events,
-		       (double)(side->last - side->first) / 1e9);
-		if (side->lost)
-			printf("   its last line was cut off\n");
+		say(r, "%c  %s (pid %lld), %zu events in %.3f s", "AB"[s],
+		    command ? command : side->path,
+		    (long long)json_integer_value(pid), side->events,
+		    (double)(side->last - side->first) / 1e9);
+		printf("\n");
+		if (!side->lost)
+			continue;
+		printf("   ");
+		say(r, "its last line was cut off");
+		printf("\n");
 	}
 }
 
@@ -281,11 +326,26 @@ static void print_qps(const struct report *r)
 		const struct qp *qp = &r->qps[i];
 		char side = "AB"[qp->side];
 
-		printf("  %c  QP %-6ju %-4s %-8s %zu sends, %zu "
-		       "receives posted; %zu completions, %zu bad\n",
-		       side, qp->qpn, qp->type, qp->dev, qp->sends,
-		       qp->receives, qp->completions, qp->bad);
+		say(r,
+		    "  %c  QP %-6ju %-4s %-8s %zu sends, %zu receives posted; "
+		    "%zu completions, %zu bad",
+		    side, qp->qpn, qp->type, qp->dev, qp->sends, qp->receives,
+		    qp->completions, qp->bad);
+		printf("\n");
 	}
+}
+
+static void print_row(const struct report *r, const char *what, const char *a,
+		      const char *b, const char *note)
+{
+	printf("  ");
+	print_padded(r, what, 20);
+	printf(" ");
+	print_padded(r, a, 24);
+	printf(" ");
+	print_padded(r, b, 24);
+	print_padded(r, note, 0);
+	printf("\n");
 }
 
 static void print_beliefs(const struct report *r)
@@ -299,14 +359,16 @@ static void print_beliefs(const struct report *r)
 		if (a->side != 0 || !a->peer)
 			continue;
 		n = report_beliefs(a, a->peer, rows);
-		printf("\n%s: QP %ju of %s (A) and QP %ju of %s (B)\n", a->type,
-		       a->qpn, a->dev, a->peer->qpn, a->peer->dev);
-		printf("  %-20s %-24s %-24s\n", "", "A says", "B says");
+		printf("\n");
+		say(r, "%s: QP %ju of %s (A) and QP %ju of %s (B)", a->type,
+		    a->qpn, a->dev, a->peer->qpn, a->peer->dev);
+		printf("\n");
+		print_row(r, "", "A says", "B says", "");
 		for (size_t j = 0; j < n; j++)
-			printf("  %-20s %-24s %-24s%s\n", rows[j].what,
-			       rows[j].a[0] ? rows[j].a : "-",
-			       rows[j].b[0] ? rows[j].b : "-",
-			       rows[j].differs ? "<- MISMATCH" : "");
+			print_row(r, rows[j].what,
+				  rows[j].a[0] ? rows[j].a : "-",
+				  rows[j].b[0] ? rows[j].b : "-",
+				  rows[j].differs ? "<- MISMATCH" : "");
 	}
 }
 

@@ -20,6 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef VERSION /* 由 Makefile 给出 */
+#define VERSION "unknown"
+#endif
 #define LINE_WIDTH 79
 #define ALL_BITS   (~0)
 
@@ -480,7 +483,7 @@ static int settle(struct request *ask, const char *type, int count,
 static int parse(struct request *ask, int argc, char *argv[])
 {
 	const char *type = NULL;
-	bool markdown, json;
+	bool markdown, json, version;
 	const struct option_row rows[] = {
 		{ 't', "type", "TYPE",
 		  "RC, UC, UD, XRC_INI, XRC_TGT (default: all; with FROM TO: "
@@ -488,6 +491,8 @@ static int parse(struct request *ask, int argc, char *argv[])
 		  TEXT(type) },
 		{ 'm', "markdown", NULL, "tables for a page", FLAG(markdown) },
 		{ 'j', "json", NULL, "one JSON object", FLAG(json) },
+		{ 0, "version", NULL, "print it, and nothing else",
+		  FLAG(version) },
 		{ HELP },
 		{ 0 },
 	};
@@ -498,6 +503,10 @@ static int parse(struct request *ask, int argc, char *argv[])
 
 	if (rc >= 0)
 		return rc;
+	if (version) {
+		puts("qp_explain " VERSION);
+		return 0;
+	}
 	if (markdown && json)
 		return bad_usage("choose one of them", "--markdown, --json");
 	*ask = (struct request){

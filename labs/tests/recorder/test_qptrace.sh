@@ -516,6 +516,10 @@ test_usage() {
 	assertEquals 1 "$rc"
 	assert_in "$(cat "$T/err")" 'cannot open .*none.json'
 	rc=0
+	labs/qptrace report "$T" >/dev/null 2>"$T/err" || rc=$?
+	assertEquals 1 "$rc"
+	assert_in "$(cat "$T/err")" 'reading .*: Is a directory'
+	rc=0
 	(cd "$T" && "$ROOT/labs/qptrace" true 2>err) || rc=$?
 	assertEquals 0 "$rc"
 }

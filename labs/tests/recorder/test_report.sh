@@ -76,6 +76,61 @@ test_no_time() {
 	assert_in "$said" 'A post_failed'
 }
 
+# as_json FILE…: what a script sees, in $T/json
+as_json() {
+	labs/qptrace report --json "$@" >"$T/json"
+	assertEquals "report --json $*" 0 $?
+	assertEquals 'its schema, its sides' "1 $#" "$(jq -r '"\(.schema) \(.sides | length)"' "$T/json")"
+}
+
+# causes FILTER: of all causes, on one line
+causes() { jq -r ".causes[] | $1" "$T/json" | tr '\n' ' '; }
+
+# What a script gets: each cause once, with what proves it; what failed is before what
+# only waited or was warned of, and what follows from a failure is last.
+test_causes_for_a_script() {
+	local i
+	cat >"$T/a.json" <<-'END'
+	{"t":1,"wall":1,"ev":"start","boot":"x","program":"a","command":"./a é","pid":7,"host":"h"}
+	{"t":2,"ev":"modify_qp","qp":1,"qpn":17,"from":"RTR","to":"RTS","retry_cnt":7,"err":0}
+	{"t":3,"ev":"warning","qp":1,"qpn":17,"id":"retry-forever","cause":"seven","next":"six"}
+	{"t":4,"ev":"post_send","qp":1,"qpn":17,"n":1,"op":"SEND","wr_id":"0x1"}
+	{"t":9,"ev":"stall","qp":1,"qpn":17,"oldest_send":1,"sends":1,"id":"still-retrying","cause":"wait"}
+	{"t":19,"ev":"stall","qp":1,"qpn":17,"oldest_send":1,"sends":1,"id":"still-retrying","cause":"wait"}
+	{"t":20,"ev":"completion","qp":1,"qpn":17,"of":1,"status":"RETRY_EXC_ERR"}
+	{"t":21,"ev":"explain","about":"completion","qp":1,"qpn":17,"status":"RETRY_EXC_ERR","call":"c","err":0,"id":"peer-in-error","cause":"gone","next":"look","seen":"one\ntwo"}
+	END
+	cat >"$T/b.json" <<-'END'
+	{"t":5,"wall":1,"ev":"start","boot":"x","program":"b","command":"./b","pid":8,"host":"h"}
+	{"t":6,"ev":"reg_dmabuf_mr","err":9,"errname":"EBADF","id":"dmabuf-probe","cause":"a probe"}
+	{"t":30,"ev":"dealloc_pd","err":16,"errname":"EBUSY"}
+	END
+	as_json "$T/a.json"
+	assertEquals 'failure peer-in-error 1 stall still-retrying 2 warning retry-forever 1 ' \
+		"$(causes '.kind, .id, .times')"
+	assertEquals '1 2 3 ' "$(causes .rank)"
+	assertEquals 'A17 A17 A17 ' "$(causes '.side + (.qpn | tostring)')"
+	assertEquals 'what proves them' '[[8,4,7],[5,4],[3,2]]' \
+		"$(jq -c '[.causes[].events | map(.line)]' "$T/json")"
+	assertEquals 'RETRY_EXC_ERR c look one two' \
+		"$(jq -r '.causes[0] | [.error, .call, .next, .seen[]] | join(" ")' "$T/json")"
+	# The other side failed for a reason of its own: then that is first.
+	as_json "$T/a.json" "$T/b.json"
+	assertEquals 'B failure EBUSY A stall still-retrying A warning retry-forever A aftermath peer-in-error ' \
+		"$(causes '.side, .kind, .id')"
+	assertEquals '30 EBUSY null' "$(jq -r '.causes[0] | [.events[0].t + 1, .error, .qpn] | map(tostring) | join(" ")' "$T/json")"
+	assertEquals '7 b' "$(jq -r '"\(.sides[0].pid) \(.sides[1].program)"' "$T/json")"
+	# Names that are no UTF-8, and a recording cut at any byte.
+	cp "$T/b.json" "$T/$(printf 'b\377').json"
+	as_json "$T"/b?.json
+	for ((i = 20; i < $(wc -c <"$T/a.json"); i += 41)); do
+		head -c "$i" "$T/a.json" >"$T/cut.json"
+		[[ $(head -c "$i" "$T/a.json" | wc -l) == 0 ]] || as_json "$T/cut.json"
+	done
+	labs/qptrace report --json --html "$T/x.html" "$T/a.json" 2>/dev/null
+	assertEquals 'one way at a time' 2 $?
+}
+
 # What a recording costs is little, however long it is.
 test_long_recordings() {
 	local way rc

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+/*
+ * causes.c —— 记录里说过的原因，排好次序：先看哪一个
+ *
+ * 一次失败可以被说许多遍：坏 completion 的解释、每一次停顿、收下时的警告。同一侧、同一个
+ * QP、同一个 id 的算一个。真失败了的在前，只是在等的在后，只是“以后会出事”的更后；别处
+ * 失败所引起的（“对端的 QP 不见了”）排在最后：照着它去查，查到的是后果。
+ */
+#include "parts.h"
+
+#include "base/array.h"
+#include "explain/explain.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 另有失败时，这些就是它的后果：flush、对端已经倒下、自己的 QP 已在 ERR。*/
+static bool may_be_aftermath(const char *id)
+{
+	static const char *const ids[] = { "WR_FLUSH_ERR", "peer-in-error",
+					   "peer-qp-absent", "qp-in-error" };
+
+	for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++)
+		if (!strcmp(id, ids[i]))
+			return true;
+	return false;
+}
+
+/* ---- 凭据 ------------------------------------------------------------------ */
+
+static size_t completion_before(const struct report *r, size_t i)
+{
+	const struct event *told = &r->events[i];
+
+	while (i-- > 0) {
+		const struct event *e = &r->events[i];
+
+		if (e->side == told->side && e->qp == told->qp &&
+		    e->class == CLASS_COMPLETION &&
+		    !strcmp(e->status, told->status))
+			return i;
+	}
+	return NOWHERE;
+}
+
+/* @i 以前最近的一个 @ev，同一个 QP 的；@n 不是 0，就要是那个编号的。*/
+static size_t latest(const struct report *r, size_t i, const char *ev,
+		     uint64_t n)
+{
+	const struct event *told = &r->events[i];
+
+	while (i-- > 0) {
+		const struct event *e = &r->events[i];
+
+		if (e->side == told->side && e->qp == told->qp &&
+		    (!n || e->n == n) && !strcmp(e->ev, ev))
+			return i;
+	}
+	return NOWHERE;
+}
+
+static void prove(struct cause *cause, size_t event)
+{
+	if (event != NOWHERE)
+		cause->proof[cause->proofs++] = event;
+}
+
+static void find_proof(const struct report *r, struct cause *cause)
+{
+	const struct event *told = &r->events[cause->event];
+	const char *about = text_in(cause->line, "about");
+	uint64_t send = number_in(cause->line, "oldest_send");
+	uint64_t receive = number_in(cause->line, "oldest_receive");
+
+	if (!strcmp(about, "completion")) {
+		size_t bad = completion_before(r, cause->event);
+
+		if (bad != NOWHERE)
+			prove(cause, r->events[bad].cause);
+		prove(cause, bad);
+	} else if (!strcmp(about, "post")) {
+		prove(cause, latest(r, cause->event, "post_failed", 0));
+	} else if (!strcmp(told->ev, "warning")) {
+		prove(cause, latest(r, cause->event, "modify_qp", 0));
+	} else if (send || receive) {
+		if (receive)
+			prove(cause,
+			      latest(r, cause->event, "post_recv", receive));
+		if (send)
+			prove(cause,
+			      latest(r, cause->event, "post_send", send));
+	}
+}
+
+/* ---- 归并与排序 ------------------------------------------------------------- */
+
+static enum cause_kind kind_of(const struct event *event)
+{
+	if (!strcmp(event->ev, "warning"))
+		return CAUSE_WARNING;
+	return strcmp(event->ev, "stall") ? CAUSE_FAILURE : CAUSE_STALL;
+}
+
+/* 打听时的失败是要的答案；post_failed 后面总跟着它的解释。*/
+static bool tells(const struct event *event, const json_t *line)
+{
+	if (!strcmp(event->ev, "warning"))
+		return true;
+	return event->class == CLASS_FAILURE &&
+	       strcmp(event->ev, "post_failed") &&
+	       strcmp(text_in(line, "id"), EXPLAIN_PROBE);
+}
+
+struct causes {
+	struct cause *items;
+	size_t count;
+};
+
+static struct cause *known(struct causes *all, const struct cause *new)
+{
+	for (size_t i = 0; i < all->count; i++) {
+		struct cause *c = &all->items[i];
+
+		if (c->side == new->side && c->qp == new->qp &&
+		    !strcmp(c->id, new->id))
+			return c;
+	}
+	return NULL;
+}
+
+/* 警告过、后来真失败了：是失败，凭据也是失败的那一次。*/
+static void merge(struct causes *all, struct cause *new)
+{
+	struct cause *old = known(all, new), *more;
+
+	if (old) {
+		new->times += old->times;
+		if (new->kind < old->kind) {
+			json_decref(old->line);
+			*old = *new;
+		} else {
+			old->times = new->times;
+			json_decref(new->line);
+		}
+		return;
+	}
+	more = array_room(all->items, all->count, sizeof(*more));
+	if (!more)
+		return;
+	all->items = more;
+	all->items[all->count++] = *new;
+}
+
+static void take(const struct report *r, size_t i, struct causes *all)
+{
+	const struct event *event = &r->events[i];
+	json_t *line;
+	const char *id;
+	struct cause new;
+
+	if (event->class != CLASS_FAILURE && strcmp(event->ev, "warning"))
+		return;
+	line = event_line(r, event);
+	if (!tells(event, line)) {
+		json_decref(line);
+		return;
+	}
+	id = text_in(line, "id");
+	new = (struct cause){ .kind = kind_of(event),
+			      .side = event->side,
+			      .qp = event->qp,
+			      .line = line,
+			      .event = i,
+			      .times = 1 };
+	snprintf(new.id, sizeof(new.id), "%s",
+		 *id ? id : text_in(line, "errname"));
+	merge(all, &new);
+}
+
+static void find_aftermath(struct causes *all)
+{
+	bool else_failed = false;
+
+	for (size_t i = 0; i < all->count; i++)
+		else_failed =
+			else_failed || (all->items[i].kind == CAUSE_FAILURE &&
+					!may_be_aftermath(all->items[i].id));
+	for (size_t i = 0; else_failed && i < all->count; i++)
+		if (may_be_aftermath(all->items[i].id))
+			all->items[i].kind = CAUSE_AFTERMATH;
+}
+
+static int by_kind(const void *a, const void *b)
+{
+	const struct cause *x = a, *y = b;
+
+	if (x->kind != y->kind)
+		return (int)x->kind - (int)y->kind;
+	return x->event < y->event ? -1 : 1;
+}
+
+struct cause *report_causes(const struct report *r, size_t *count)
+{
+	struct causes all = { 0 };
+
+	for (size_t i = 0; i < r->count; i++)
+		take(r, i, &all);
+	find_aftermath(&all);
+	if (all.count)
+		qsort(all.items, all.count, sizeof(*all.items), by_kind);
+	for (size_t i = 0; i < all.count; i++)
+		find_proof(r, &all.items[i]);
+	*count = all.count;
+	return all.items;
+}
