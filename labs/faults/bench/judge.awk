@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+#
+# judge.awk - how the explainer did: awk -f judge.awk CASES SAID
+#
+# CASES: as cases.awk gives them. SAID: one line for each case that ran,
+#	NAME STRUCK CLIENT-RC SERVER-RC		(STRUCK: 1 if the sabotage came about)
+# followed by one for each cause that was named, in the order of time:
+#	NAME > EVENT ID
+# -> VERDICT NAME CLASS PROGRAM HALF EXPECTED FIRST-ID ALL-IDS (tabs between)
+#
+# The verdicts, in this order:
+#	not-reached	the program never made the call: counts for nothing
+#	unchanged	both ended as without the sabotage, and nobody was accused
+#			(or the true cause was named)
+#	accused		the same, but somebody was accused
+#	right-first	the first cause that was named is the expected one
+#	right		it was named, but later, or only in the recording (a warning)
+#	silent		no cause was named
+#	vague		what was named first names no single cause
+#	wrong		a cause was named that is not the cause
+
+# What does not commit itself: no id, the row of a status, and what says itself that
+# it is one of several, or no more than that there is nothing.
+function is_vague(id) {
+	return id == "" || id ~ /^[A-Z_]+$/ || id ~ vague
+}
+
+function is_right(name, id, n, all, i) {
+	n = split(cause[name], all, ",")
+	for (i = 1; i <= n; i++)
+		if (all[i] == id)
+			return 1
+	return 0
+}
+
+function verdict(name, i, id, n, right, committed, first, same) {
+	same = client_rc[name] == 0 && server_rc[name] == 0
+	n = said[name]
+	for (i = 1; i <= n; i++) {
+		id = ids[name, i]
+		if (kind[name, i] != "warning") {
+			if (first == "")
+				first = id == "" ? "(none)" : id
+			if (!is_right(name, id) && !is_vague(id))
+				committed = 1
+		}
+		if (is_right(name, id))
+			right = 1
+	}
+	first_id = first
+	if (!struck[name])
+		return "not-reached"
+	if (same || cause[name] == "-")
+		return first == "" || right && !committed ? "unchanged" : "accused"
+	if (is_right(name, first))
+		return "right-first"
+	if (right)
+		return "right"
+	if (first == "")
+		return "silent"
+	return is_vague(first) || first == "(none)" ? "vague" : "wrong"
+}
+
+BEGIN {
+	FS = OFS = "\t"
+	vague = "^(driver-refused|post-arguments|cq-arguments|nothing-came|" \
+		"no-completion|sent-or-not-taken|still-retrying|retry-forever|" \
+		"rnr-forever|qp-in-error|peer-in-error|lost-on-the-way|" \
+		"qp-request|qp-access|qp-fatal)$"
+}
+FNR == NR {
+	cause[$1] = $6
+	class[$1] = $2
+	program[$1] = $3
+	half[$1] = $7
+	next
+}
+$2 == ">" {
+	kind[$1, ++said[$1]] = $3
+	ids[$1, said[$1]] = $4
+	all_ids[$1] = all_ids[$1] (all_ids[$1] == "" ? "" : " ") ($3 == "warning" ? "warning:" : "") ($4 == "" ? "(none)" : $4)
+	next
+}
+{
+	order[++count] = $1
+	struck[$1] = $2
+	client_rc[$1] = $3
+	server_rc[$1] = $4
+}
+END {
+	for (c = 1; c <= count; c++) {
+		name = order[c]
+		v = verdict(name)
+		print v, name, class[name], program[name], half[name], cause[name],
+			first_id, all_ids[name], client_rc[name], server_rc[name]
+	}
+}

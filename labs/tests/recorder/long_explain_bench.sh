@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# labs/faults/explain-bench: 60 of its cases, drawn anew for each commit, and the
+# correct runs of a few programs.
+# shellcheck source=labs/tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+# Over all 679 cases 51 % were named first and 7 % wrong. These bounds are three standard
+# deviations of a sample away from that. The goal is 95 % and 1 %: move them with it.
+LEAST_FIRST=30
+MOST_WRONG=19
+
+test_a_sample() {
+	local said first wrong
+	labs/faults/explain-bench --sample 60 >"$T/out" 2>"$T/err"
+	assertEquals "exit code: $(tail -n 5 "$T/err")" 0 $?
+	said=$(awk '$1 == "all"' "$T/out" | tail -n 1)
+	assert_in "$said" '^all '
+	first=$(awk '{ print int(100 * $2 / ($2 + $3 + $4 + $5 + $6)) }' <<<"$said")
+	wrong=$(awk '{ print int(100 * $6 / ($2 + $3 + $4 + $5 + $6)) }' <<<"$said")
+	assertTrue "$first % named first, of $(cat "$T/out")" "[ $first -ge $LEAST_FIRST ]"
+	assertTrue "$wrong % wrong, of $(cat "$T/out")" "[ $wrong -le $MOST_WRONG ]"
+}
+
+. shunit2

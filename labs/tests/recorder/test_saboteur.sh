@@ -1,0 +1,226 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# build/sabotage: it changes the one argument that it was told, which the recorder
+# behind it sees as the program's own doing, and nothing else; wrong rules are
+# refused by name. And the bench that stands on it: its cases are always the same.
+# shellcheck source=labs/tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/guest.sh
+. labs/tests/guest.sh
+
+oneTimeSetUp() {
+	build "$B/libqptrace.so" "$B/libsaboteur.so" "$B/sabotage"
+	export QPTRACE_BUILD=$ROOT/$B
+	[[ $B != /* ]] || QPTRACE_BUILD=$B
+	kept=$(mktemp -d "$ROOT/build/kept.XXXXXX")
+}
+
+oneTimeTearDown() { rm -rf "${kept:-}"; }
+
+# ---- on the host
+
+# refused PATTERN RULE
+refused() {
+	here wrong "$B/sabotage" "$2" -- true
+	assertEquals "exit code of $2" 2 "$(rc_of wrong)"
+	assert_in "$(err_of wrong)" "$1" "$2:"
+	assertEquals "lines of $2" 2 "$(grep -c '^sabotage: ' "$T/wrong.err")"
+}
+
+test_wrong_rules_are_refused_by_name() {
+	refused 'begins with no call' frobnicate:1:skip
+	refused 'begins with no call' post_sen:1:skip
+	refused 'has no change' post_send
+	refused '^sabotage: WHICH is' post_send:0:skip
+	refused '^sabotage: WHICH is' post_send:x:skip
+	refused '^sabotage: WHICH is' modify_qp:RTX:skip
+	refused '"skip" is no change of create_qp' create_qp:skip
+	refused '"path_mtu=1" is no change of post_send' post_send:path_mtu=1
+	refused '"path_mtu" is no change' modify_qp:path_mtu
+	refused '"path_mtu=" is no change' modify_qp:path_mtu=
+	refused '"path_mtu=1x" is no change' modify_qp:path_mtu=1x
+	refused '"path_mtu=-1" is no change' modify_qp:path_mtu=-1
+	refused '"mask-FROB" is no change' modify_qp:mask-FROB
+	refused '"rkey<1" is no change' post_send:rkey'<1'
+	refused '"rkey<<64" is no change' post_send:rkey'<<64'
+	refused '"rkey~1" is no change' post_send:rkey~1
+	assert_in "$(err_of wrong)" '^sabotage: next: kill, sleep=S, skip, twice, or one of: .* rkey '
+}
+
+test_usage() {
+	here nothing "$B/sabotage"
+	assertEquals 2 "$(rc_of nothing)"
+	here no_command "$B/sabotage" poll:skip
+	assertEquals 2 "$(rc_of no_command)"
+	here list "$B/sabotage" --list
+	assertEquals 0 "$(rc_of list)"
+	assert_in "$(out_of list)" '^modify_qp: .*dest_qp_num.* twice kill sleep=S$'
+}
+
+test_a_program_without_verbs_is_as_it_was() {
+	here plain "$B/sabotage" post_send:kill -- sh -c 'echo out; echo err >&2; exit 7'
+	assertEquals '7 out err' "$(rc_of plain) $(out_of plain) $(err_of plain)"
+	here missing "$B/sabotage" post_send:kill /no/such/program
+	assertEquals 127 "$(rc_of missing)"
+}
+
+# ---- in the lab
+
+# One ping-pong for each rule: NAME RULE of the client, - for none.
+session() {
+	local name rule way=(ibv_rc_pingpong -g 1 -n 4 -r 6)
+	port=18900
+	while read -r name rule; do
+		port=$((port + 1))
+		serve "$name.server" timeout 4 "${way[@]}" -d rxe0 -p "$port"
+		set -- timeout 4 labs/qptrace --quiet -o "$T/$name.json" --
+		[[ $rule == - ]] || set -- "$@" "$B/sabotage" -o "$T/$name.log" "$rule"
+		run "$name" "$@" "${way[@]}" -d rxe1 -p "$port" 10.99.0.1
+		reap "$name.server"
+	done <<-'END'
+		plain -
+		far poll:1000000:twice
+		mtu modify_qp:RTR:path_mtu=1
+		mask modify_qp:RTS:mask-TIMEOUT
+		swapped modify_qp:RTR:dest_qp_num~
+		flags reg_mr:access-LOCAL_WRITE
+		cap create_qp:max_recv_wr+5
+		cqe create_cq:cqe<<1
+		third post_send:3:sge.lkey^1
+		forgotten post_recv:2:skip
+		double post_recv:2:twice
+		early reg_mr:early
+		killed post_send:2:kill
+		lost tcp:lose
+	END
+}
+
+given_session() {
+	if [[ ! -d $kept/session ]]; then
+		in_lab "$(declare -f session); session" || return 1
+		cp -r "$T" "$kept/session"
+	fi
+	cp -r "$kept/session/." "$T"
+}
+
+# calls NAME: what it asked for, but for numbers that differ from run to run
+calls() {
+	jq -c 'select(.ev | IN("start", "exit", "port", "completion", "explain", "stall", "warning") | not)
+		| del(.t, .wall, .pid, .tid, .dur, .qpn, .addr, .lkey, .rkey, .dest_qpn, .rq_psn, .sq_psn, .n,
+			.id, .cause, .next, .seen, .call)' "$T/$1.json"
+}
+
+# changed NAME: the calls that differ from those of the run without a rule
+changed() { diff <(calls plain) <(calls "$1") | grep '^>' | head -n "${2:-1}"; }
+
+test_without_a_hit_nothing_changes() {
+	given_session || return 0
+	assertEquals 'as without' "$(calls plain)" "$(calls far)"
+	assertEquals '0 0' "$(rc_of plain) $(rc_of far)"
+	assertFalse 'nothing was struck' "[ -s '$T/far.log' ]"
+}
+
+# assert_one NAME PATTERN LOG: exactly one call differs, in this, and it was said
+assert_one() {
+	assertEquals "calls of $1 that differ" 1 "$(diff <(calls plain) <(calls "$1") | grep -c '^>')"
+	assert_in "$(changed "$1")" "$2" "$1:"
+	assert_in "$(cat "$T/$1.log")" "^sabotage: $3\$" "$1:"
+	assertEquals "lines of the log of $1" 1 "$(wc -l <"$T/$1.log")"
+}
+
+test_one_argument_is_changed_and_the_recorder_sees_it() {
+	given_session || return 0
+	assert_one mtu '"path_mtu":256' 'modify_qp to RTR: path_mtu 0x3 -> 0x1'
+	assert_one cap '"recv_wr_asked":11' 'create_qp: max_recv_wr 0x6 -> 0xb'
+	assert_one cqe '"cqe_asked":14' 'create_cq: cqe 0x7 -> 0xe'
+	assert_one flags '"access":"0"' 'reg_mr: access 0x1 -> 0x0'
+	assertEquals 'only these bits' \
+		"$(calls plain | grep RTS | grep -o '"mask":"[^"]*"' | sed 's/TIMEOUT|//')" \
+		"$(calls mask | grep RTS | grep -o '"mask":"[^"]*"')"
+}
+
+test_numbers_are_swapped() {
+	given_session || return 0
+	local told swapped
+	told=$(sed 's/.*0x\([0-9a-f]*\) -> .*/\1/' "$T/swapped.log")
+	swapped=$(jq 'select(.to == "RTR").dest_qpn' "$T/swapped.json")
+	assertEquals "$swapped" "$((((0x$told & 0xff) << 24) | ((0x$told & 0xff00) << 8)))"
+}
+
+test_only_the_third_send_is_changed() {
+	given_session || return 0
+	local keys
+	mapfile -t keys < <(jq -r 'select(.ev == "post_send").lkey' "$T/third.json")
+	assertEquals 'the first two are right' "${keys[0]}" "${keys[1]}"
+	assertEquals 'the third is not' "$((keys[0] ^ 1))" "$((keys[2]))"
+	assertEquals 'sends' 3 "${#keys[@]}"
+}
+
+before_rtr() { jq -r 'if .to == "RTR" then "end" else .ev end' "$T/$1.json" | sed '/^end$/q' | grep -c post_recv; }
+
+test_calls_are_forgotten_and_doubled() {
+	given_session || return 0
+	assertEquals 'receives before RTR: plain, forgotten, doubled' '6 5 7' \
+		"$(before_rtr plain) $(before_rtr forgotten) $(before_rtr double)"
+}
+
+test_early_dereg_kill_and_lost_byte() {
+	given_session || return 0
+	assertEquals 'reg_mr and dereg_mr are neighbours' 'reg_mr dereg_mr' \
+		"$(jq -r .ev "$T/early.json" | grep -A 1 '^reg_mr' | tr '\n' ' ' | sed 's/ $//')"
+	assertEquals 137 "$(rc_of killed)"
+	assert_in "$(cat "$T/killed.log")" '^sabotage: post_send: killed$'
+	assertNotEquals 'the exchange failed' 0 "$(rc_of lost.server)"
+}
+
+# ---- the bench
+
+test_the_cases_are_always_the_same() {
+	local bench=labs/faults/explain-bench
+	$bench --list >"$T/once"
+	$bench --list >"$T/again"
+	cmp "$T/once" "$T/again"
+	assertEquals 'differ' 0 $?
+	assertTrue 'at least 600 cases' "[ $(wc -l <"$T/once") -ge 600 ]"
+	assertEquals 'names twice' '' "$(cut -d' ' -f1 "$T/once" | sort | uniq -d)"
+	assertEquals 'halves' 'seen unseen ' "$(awk '{print $3}' "$T/once" | sort -u | tr '\n' ' ')"
+}
+
+test_every_rule_of_the_bench_is_one() {
+	local rule
+	while read -r rule; do
+		"$B/sabotage" "$rule" true >"$T/out" 2>&1
+		assertEquals "$rule: $(cat "$T/out")" 0 $?
+	done < <(awk -F' *[|] *' '!/^#/ && NF == 5 && $2 !~ /^net:/ { print $2 }' labs/faults/bench/sabotages | sort -u)
+}
+
+# verdict EXPECTED CLIENT-RC SERVER-RC [EVENT:ID]…: what judge.awk says of it
+verdict() {
+	local cause
+	printf 'x\tclass\tprogram\tclient\trule\t%s\tseen\n' "$1" >"$T/cases"
+	{
+		printf 'x\t1\t%s\t%s\n' "$2" "$3"
+		for cause in "${@:4}"; do printf 'x\t>\t%s\t%s\n' "${cause%%:*}" "${cause#*:}"; done
+	} >"$T/said"
+	awk -f labs/faults/bench/judge.awk "$T/cases" "$T/said" | cut -f1
+}
+
+test_the_judge() {
+	assertEquals right-first "$(verdict a,b 1 0 modify_qp:b explain:c)"
+	assertEquals right "$(verdict a 1 0 explain:c modify_qp:a)"
+	assertEquals right "$(verdict a 1 0 warning:a)"
+	assertEquals right-first "$(verdict a 1 0 warning:b explain:a)"
+	assertEquals silent "$(verdict a 1 0)"
+	assertEquals silent "$(verdict a 'hangs 143' 0 warning:b)"
+	assertEquals vague "$(verdict a 1 0 explain:RETRY_EXC_ERR)"
+	assertEquals vague "$(verdict a 1 0 modify_qp:)"
+	assertEquals wrong "$(verdict a 1 0 explain:c)"
+	assertEquals unchanged "$(verdict a 0 0)"
+	assertEquals unchanged "$(verdict a 0 0 post_send:a)"
+	assertEquals accused "$(verdict a 0 0 explain:c)"
+	assertEquals accused "$(verdict - 'hangs 143' 0 explain:c)"
+}
+
+# shellcheck disable=SC1091
+. shunit2
