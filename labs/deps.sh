@@ -8,12 +8,13 @@ PATH=$PATH:/usr/sbin:/sbin
 
 usage() {
 	cat <<-'END'
-	usage: deps.sh [--check] [build] [lab] [test] [bench] [arm64]
+	usage: deps.sh [--check] [build] [lab] [wire] [test] [bench] [arm64]
 
 	build    to compile the course
 	lab      to run it in the VM (default: build lab)
+	wire     to show the packets (labs/lab capture)
 	test     to test and check it
-	bench    to compare it with others
+	bench    to compare it with others, and the explainer with their faults
 	arm64    to test it on an emulated ARM machine, too
 	--check  only tell what is missing
 
@@ -60,6 +61,9 @@ needs() {
 	lab      program:ib_send_lat     perftest                         perftest                       -                 ib_send_lat, ib_send_bw
 	lab      program:jq              jq                               jq                             jq                reads JSON
 	lab      program:pgrep           procps                           procps-ng                      procps-ng         ps, pgrep and pkill
+	lab      program:ping            iputils-ping                     iputils                        iputils           asks whether an address is there
+	lab      program:tcpdump         tcpdump                          tcpdump                        tcpdump           keeps the packets
+	wire     program:tshark          tshark                           wireshark-cli                  wireshark-cli     reads the packets
 	test     program:shunit2         shunit2                          shunit2                        shunit2           the tests' frame
 	test     program:shellcheck      shellcheck                       ShellCheck                     shellcheck        checks the scripts
 	test     program:cppcheck        cppcheck                         cppcheck                       cppcheck          checks the C sources
@@ -70,8 +74,11 @@ needs() {
 	test     program:tshark          tshark                           wireshark-cli                  wireshark-cli     reads the packets
 	test     program:nft             nftables                         nftables                       nftables          a firewall for the doctor to find
 	test     program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
+	test     program:xgettext        gettext                          gettext                        gettext           finds the messages that want a Chinese one
+	test     program:man             man-db                           man-db                         man-db            checks the manual pages
 	test     program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
 	test     program:chromium        chromium                         chromium                       chromium          opens the recorder's report
+	test     path:/usr/lib*/python3*/*-packages/pyverbs  python3-pyverbs   python3-pyverbs                -                 verbs in Python, for the saboteur to spoil
 	bench    program:iperf3          iperf3                           iperf3                         iperf3            TCP throughput, for the NCCL net plugin
 	bench    program:sockperf        sockperf                         sockperf                       -                 TCP latency, for the same
 	bench    program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for tag matching
@@ -219,7 +226,7 @@ declare -A wanted
 while [[ $# -gt 0 ]]; do
 	case $1 in
 	--check) check=1 ;;
-	build | lab | test | bench | arm64) groups+=("$1") ;;
+	build | lab | wire | test | bench | arm64) groups+=("$1") ;;
 	-h | --help) usage && exit 0 ;;
 	*) usage >&2 && exit 2 ;;
 	esac

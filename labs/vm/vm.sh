@@ -204,7 +204,7 @@ prepare_start() {
 		drop_old_states "$kept"
 	fi
 	exec {cache_lock}>&-
-	qemu_args "$2" "$root" "$1"
+	qemu_args "$2" "${tree:-$root}" "$1"
 	if [[ $accel == kvm ]]; then
 		boot_from_kernel "$2/initrd"
 	else
@@ -225,7 +225,7 @@ again_without_state() {
 
 # set_up RUNDIR PID ROLE
 set_up() {
-	"$tools/ctl" setup "$1" "$2" 60 "tree=$root" "role=$3" "idle=${LAB_IDLE_MINUTES:-30}"
+	"$tools/ctl" setup "$1" "$2" 60 "tree=${tree:-$root}" "role=$3" "idle=${LAB_IDLE_MINUTES:-30}"
 }
 
 # ---- the warm VM of this tree

@@ -535,6 +535,15 @@ test_usage() {
 	assertEquals 0 $?
 }
 
+# The VM is shown /usr, to which /bin and /lib are links on any system of today.
+test_a_system_with_a_bin_of_its_own() {
+	mkdir -p "$T/old/bin" "$T/old/lib"
+	cp /bin/bash "$T/old/bin/"
+	LAB_ROOT=$T/old "$L" run true 2>"$T/err"
+	assertEquals 77 $?
+	assert_in "$(<"$T/err")" "^lab: $T/old/bin and $T/old/lib are no links to $T/old/usr"
+}
+
 test_no_qemu_here() {
 	local p
 	mkdir "$T/bin"

@@ -47,7 +47,7 @@ as_nobody() {
 }
 
 test_wrong_words() {
-	refused 2 'there is no command "rum"' 'labs/lab run, up, ' "$L" rum true
+	refused 2 'there is no command "rum"' 'labs/lab run, capture, up, ' "$L" rum true
 	refused 2 'up takes' 'lab' "$L" up now please
 	refused 2 'down takes no argument "now"' 'labs/lab down' "$L" down now
 	refused 2 'clean-cache takes no argument "x"' 'labs/lab clean-cache' "$L" clean-cache x
@@ -66,6 +66,8 @@ test_words_of_the_other_scripts() {
 	assert_not_in "$(<"$T/out")" 'SPDX|set -euo'
 	says 2 'labs/bench \[--rounds N\]' "$tree/labs/bench" --nonsense
 	says 2 'labs/bench \[--rounds N\]' "$tree/labs/bench" --rounds
+	says 2 "^bench: '--nonsense' is no option and no program" "$tree/labs/bench" --nonsense
+	says 2 '^bench: --rounds is a number from 1, not 0$' "$tree/labs/bench" --rounds 0
 	says 0 'labs/tests/run \[OPTION' "$tree/labs/tests/run" --help
 	assert_not_in "$(<"$T/out")" 'SPDX|set -euo|passed,$'
 	says 2 '^run: next: labs/tests/run --help' "$tree/labs/tests/run" --nonsense
@@ -78,6 +80,16 @@ test_words_of_the_other_scripts() {
 	says 0 'labs/tests/mutants/random \[N \[SEED' "$tree/labs/tests/mutants/random" --help
 	says 2 '^random: next: labs/tests/mutants/random --help' "$tree/labs/tests/mutants/random" many
 	says 2 '^run: JOBS is "many"' env JOBS=many "$tree/labs/tests/run" labs/tests/lab/test_lab.sh
+}
+
+# However a suite ends, and however much it says, the last line counts.
+test_suites_that_fail_are_counted() {
+	mkdir -p "$tree/labs/tests/none"
+	echo 'exit 3' >"$tree/labs/tests/none/test_dies.sh"
+	echo 'for ((i = 0; i < 9999; i++)); do echo "ASSERT:$i is wrong"; done; exit 1' >"$tree/labs/tests/none/test_loud.sh"
+	says 1 '^0 passed, 2 failed, 0 skipped$' env JOBS=1 "$tree/labs/tests/run" labs/tests/none/test_{dies,loud}.sh
+	assert_in "$(<"$T/out")" 'not ok the suite ended with 3 after 0 tests'
+	assert_in "$(<"$T/out")" '^  ASSERT:9 is wrong$'
 }
 
 test_home() {

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# labs/lab capture: the packets that a command caused.
+. "$(dirname "$0")/../lib.sh"
+
+# One run for most of them.
+oneTimeSetUp() {
+	W=$(mktemp -d "$ROOT/build/t.XXXXXX")
+	export W B
+	rc=0
+	lab capture -w "$W/wire.pcap" --frame 1 bash -c '
+		"$B/rdma_server" -q --json rxe0 >"$W/server" &
+		"$B/rdma_client" -q --json 10.99.0.1 rxe1 >"$W/client"
+		wait $!' >"$W/hello" 2>"$W/err" || rc=$?
+}
+
+oneTimeTearDown() { rm -rf "$W"; }
+
+# what N: the N-th packet, without number and time
+what() { awk -v n="$1" '$1 == n && /RC/ { $1 = $2 = ""; print }' "$W/hello"; }
+
+test_four_packets_of_hello() {
+	local server client to_server to_client
+	assertEquals "$(<"$W/err")" 0 "$rc"
+	server=$(jq -r .local.psn "$W/server")
+	client=$(jq -r .local.psn "$W/client")
+	to_server=$(printf '0x%06x 0x%06x' "$(jq .local.qpn "$W/server")" "$client")
+	to_client=$(printf '0x%06x 0x%06x' "$(jq .local.qpn "$W/client")" "$server")
+	assertEquals "  10.99.0.2 > 10.99.0.1 $to_server RC SEND_ONLY, 24 bytes, wants an ACK" "$(what 1)"
+	assertEquals "  10.99.0.1 > 10.99.0.2 ${to_client% *} ${to_server#* } RC ACK" "$(what 2)"
+	assertEquals "  10.99.0.1 > 10.99.0.2 $to_client RC SEND_ONLY, 24 bytes, wants an ACK" "$(what 3)"
+	assertEquals "  10.99.0.2 > 10.99.0.1 ${to_server% *} ${to_client#* } RC ACK" "$(what 4)"
+	assertNull "$(what 5)"
+}
+
+test_one_frame_byte_by_byte() {
+	local at
+	# header, offset: each byte is somewhere, once
+	for at in Ethernet:0 IPv4:14 UDP:34 BTH:42 payload:54 ICRC:78; do
+		assert_in "$(<"$W/hello")" "^ *${at#*:}  ([0-9a-f]{2} )+.* ${at%:*} " "$at"
+	done
+	assert_in "$(<"$W/hello")" '36  12 b7 +Destination Port: 4791'
+	assert_in "$(<"$W/hello")" '54  48 65 6c 6c 6f .*payload +24 bytes'
+	assertEquals "bytes" 82 "$(awk '/^byte/ { on = 1; next }
+		on { n++; at = $1 } END { print at + 4 }' "$W/hello")"
+}
+
+test_the_file_is_for_others() {
+	assertEquals 4 "$(tshark -r "$W/wire.pcap" -Y infiniband.bth 2>/dev/null | wc -l)"
+	assertEquals "$(grep ' RC ' "$W/hello")" "$("$ROOT/labs/tools/packets" "$W/wire.pcap" | grep ' RC ')"
+}
+
+test_refusals_have_names() {
+	lab capture "$B/faults" rnr rkey-wrong >"$T/out" 2>&1
+	assertEquals "$(<"$T/out")" 0 $?
+	assert_in "$(<"$T/out")" ' RC RNR NAK: come again after 0.64 ms'
+	assert_in "$(<"$T/out")" ' RC WRITE_ONLY, 64 bytes at 0x[0-9a-f]+, rkey 0x[0-9a-f]+, wants an ACK'
+	assert_in "$(<"$T/out")" ' RC NAK: remote access error'
+}
+
+test_exit_code_and_nothing_seen() {
+	lab capture bash -c 'echo out; cat; exit 7' <<<in >"$T/out" 2>"$T/err"
+	assertEquals 7 $?
+	assertEquals $'out\nin' "$(head -n 2 "$T/out")"
+	assert_in "$(<"$T/out")" '^no packets: '
+	lab capture --frame 9 true >/dev/null 2>"$T/err"
+	assertEquals 1 $?
+	assert_in "$(<"$T/err")" 'has no RoCE v2 packet 9$'
+	assertEquals "" "$(compgen -G "$B/lab/wire.*" || compgen -G "$ROOT/build/lab/wire.*")"
+}
+
+test_usage() {
+	local args
+	for args in '' '-w' '--frame' '--frame x true' '--nonsense true' '--timeout x true'; do
+		# shellcheck disable=SC2086
+		lab capture $args >/dev/null 2>"$T/err"
+		assertEquals "capture $args" 2 $?
+		assert_in "$(<"$T/err")" '^lab: next: ' "capture $args"
+	done
+	lab capture -w "$T/none/wire" true >/dev/null 2>"$T/err"
+	assertEquals 1 $?
+	assert_in "$(<"$T/err")" "^lab: $T/none/wire cannot be written"
+}
+
+. shunit2
