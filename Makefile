@@ -12,17 +12,20 @@
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
 #   bench      our programs against perftest, iperf3 and others, as ratios
 #   faults     make each mistake of the catalogue, see the explainer name it
+#   explain-bench  sabotage other people's programs, count what the recorder says
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/fuzz/long_fuzz.sh)
 #   mutants    put each known fault back and see the tests catch it
 #   mutants-random   draw N=40 faults by rule (SEED=…), count what the tests see
-#   docs       fill code and real output into the READMEs and docs-zh
+#   docs       fill code, output and pictures into the READMEs and docs-zh
 #   deps       install what is missing (apt, dnf or pacman)
+#   install    qptrace, its report and qp_explain below PREFIX; uninstall
 #   lab-up     start the lab VM (where this machine has no RDMA device)
 #   lab-down   stop it
 #   help       print this list
 #
 # Variables: CC, CFLAGS, BUILD=build (the output folder), SANITIZE=1 (ASan and
-# UBSan), V=1 (show the commands), PKG_CONFIG.
+# UBSan), V=1 (show the commands), PKG_CONFIG; of install: PREFIX=/usr/local,
+# LIBDIR (below it), DESTDIR.
 
 BUILD    ?= build
 CPPFLAGS += -D_GNU_SOURCE -Icommon
@@ -84,7 +87,7 @@ may_write = @mkdir -p $(@D) 2>/dev/null; \
 # libs_NAME: libraries that only this one needs.
 PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
             qp_explain qptrace-report faults needle_server needle \
-            rdma_engine engine_client unix_pingpong rxe_facts
+            rdma_engine engine_client unix_pingpong rxe_facts sabotage innocent
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
 sources_rdma_client := client/rdma_client.c
@@ -94,6 +97,8 @@ sources_qp_explain := labs/tools/qp_explain.c
 sources_rxe_facts := labs/tools/rxe_facts.c
 sources_qptrace-report := $(wildcard labs/report/*.c)
 sources_faults := $(wildcard labs/faults/*.c)
+sources_sabotage := $(addprefix labs/faults/saboteur/,sabotage.c rule.c)
+sources_innocent := labs/faults/bench/innocent.c
 sources_ucx_echo := client/ucx_echo.c client/echo.c
 sources_sock_echo := client/sock_echo.c client/echo.c
 libs_ucx_echo = $(UCX) $(CRYPTO)
@@ -108,13 +113,16 @@ libs_rdma_engine = $(MSGPACK) $(UUID) $(CRYPTO) $(ISAL)
 libs_engine_client = $(libs_rdma_engine)
 libs_14-rdma-engine = $(libs_rdma_engine)
 $(foreach l,$(LESSONS),$(eval sources_$(l) := lessons/lesson.c $(wildcard lessons/$(l)/*.c)))
+# Lesson 00 is one file, which asks nothing of lesson.c or common/.
+sources_00-first-message := lessons/00-first-message/first.c
 
 # The teaching NCCL net plugin, and one whose handles differ between the API
 # versions, which lesson 06 needs to show what mixing them does.
 PLUGINS  := libnccl-net-lab.so libnccl-net-mixed.so
 
 .PHONY: all
-all: $(addprefix $(BUILD)/,$(PROGRAMS) $(LESSONS) $(PLUGINS) libqptrace.so)
+all: $(addprefix $(BUILD)/,$(PROGRAMS) $(LESSONS) $(PLUGINS) libqptrace.so \
+     libsaboteur.so)
 
 .PHONY: test_connection
 test_connection: $(BUILD)/test_connection $(addprefix $(BUILD)/,$(PLUGINS))
@@ -176,6 +184,51 @@ $(TRACE): PIC += -O2
 $(TRACE) $(BUILD)/libqptrace.so: SAN =
 $(BUILD)/libqptrace.so: $(TRACE) labs/recorder/qptrace.map
 	$(call shared,-z defs -Xlinker --version-script=$(lastword $^))
+
+# Told again after each commit; a copy without git has none.
+$(BUILD)/version: $(wildcard .git/logs/HEAD)
+	$(may_write)
+	@{ git --git-dir=.git describe --tags --always 2>/dev/null || \
+		echo unknown; } >$@
+$(BUILD)/libqptrace.so: | $(BUILD)/version
+$(BUILD)/labs/tools/qp_explain.o: $(BUILD)/version
+$(BUILD)/labs/tools/qp_explain.o: \
+	CPPFLAGS += -DVERSION='"$(shell cat $(BUILD)/version)"'
+
+# What others need of this tree: to record a program, and to read the recording. The
+# private files lie together, where the script finds them beside itself.
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib$(addprefix /,$(shell $(cc) -print-multiarch 2>/dev/null))
+OWN    := $(BUILD)/libqptrace.so $(BUILD)/qptrace-report $(BUILD)/version \
+          labs/report/report.html labs/qptrace
+PAGES  := $(wildcard labs/install/*.1)
+COMMANDS := qptrace qp_explain
+completions := share/bash-completion/completions
+installed = $(addprefix $(DESTDIR)$(PREFIX)/,$(COMMANDS:%=bin/%) \
+            $(COMMANDS:%=$(completions)/%) $(PAGES:labs/install/%=share/man/man1/%)) \
+            $(addprefix $(DESTDIR)$(LIBDIR)/qptrace/,$(notdir $(OWN)))
+
+.PHONY: install uninstall
+install: $(OWN) $(BUILD)/qp_explain
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin $(completions) share/man/man1) \
+		$(DESTDIR)$(LIBDIR)/qptrace
+	install -m 644 $(filter %/libqptrace.so %/version %.html,$(OWN)) \
+		$(DESTDIR)$(LIBDIR)/qptrace
+	install $(BUILD)/qptrace-report labs/qptrace $(DESTDIR)$(LIBDIR)/qptrace
+	install $(BUILD)/qp_explain $(DESTDIR)$(PREFIX)/bin
+	ln -sfr $(DESTDIR)$(LIBDIR)/qptrace/qptrace $(DESTDIR)$(PREFIX)/bin/qptrace
+	install -m 644 $(PAGES) $(DESTDIR)$(PREFIX)/share/man/man1
+	for name in $(COMMANDS); do install -m 644 labs/install/completion.bash \
+		$(DESTDIR)$(PREFIX)/$(completions)/$$name || exit; done
+uninstall:
+	rm -f $(installed)
+	-[ ! -d $(DESTDIR)$(LIBDIR)/qptrace ] || rmdir $(DESTDIR)$(LIBDIR)/qptrace
+# The saboteur is preloaded before the recorder; it, too, brings no library along.
+SABOTEUR := $(patsubst %.c,$(BUILD)/pic/%.o,$(filter-out %/sabotage.c, \
+            $(wildcard labs/faults/saboteur/*.c)))
+$(SABOTEUR) $(BUILD)/libsaboteur.so: SAN =
+$(BUILD)/libsaboteur.so: $(SABOTEUR)
+	$(call shared,-z defs)
 
 .PHONY: rebuild
 rebuild:
@@ -248,6 +301,12 @@ faults:
 	@$(call deps,build lab)
 	$(MAKE) all
 	labs/faults/run
+
+.PHONY: explain-bench
+explain-bench:
+	@$(call deps,build lab test)
+	$(MAKE) all
+	labs/faults/explain-bench
 
 .PHONY: mutants
 mutants: deps
