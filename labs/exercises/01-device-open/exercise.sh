@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# Exercise 01: the learner writes device.c. See scene.sh and judge.sh.
+
+stage_file=device.c
+strip="gid_rank rdma_choose_gid query_device open_one has_active_port pick_device
+	rdma_open_device rdma_close_device"
+what=('open a device, choose a port and a GID' '打开设备，选定 port 与 GID')
+
+# ---- in the VM
+
+scenes=(choose refuse moved gid_v1 fails again pair no_address port_down)
+
+scene_choose() {
+	learner auto "$B/01-device-open"
+	learner named "$B/01-device-open" rxe1
+	learner slot "$B/01-device-open" rxe0 0
+}
+
+scene_refuse() {
+	learner name "$B/rdma_server" -t 1 mlx5_99
+	learner slot "$B/rdma_server" -t 1 rxe0 18515 7
+	SPY=1 SPY_LIE=no_device learner none "$B/rdma_server" -t 1
+}
+
+scene_moved() { SPY=1 SPY_LIE=gid_order learner a "$B/01-device-open" rxe0; }
+scene_gid_v1() { SPY=1 SPY_LIE=gid_v1 learner a "$B/rdma_server" -t 1 rxe0; }
+
+scene_fails() {
+	SPY=1 SPY_FAIL=ibv_get_device_list:1:38 learner list "$B/rdma_server" -t 1 rxe0
+	SPY=1 SPY_FAIL=ibv_open_device:1:13 learner open "$B/rdma_server" -t 1 rxe0
+	PLAIN=1 SPY=1 SPY_FAIL=ibv_query_device:1:6 learner query "$B/rdma_server" -t 1 rxe0
+	PLAIN=1 SPY=1 SPY_FAIL=ibv_query_gid_ex:1:6 learner gid "$B/rdma_server" -t 1 rxe0
+}
+
+scene_again() {
+	PLAIN=1 learner good "$B/again" open rxe0
+	PLAIN=1 learner bad "$B/again" open rxe0 7
+}
+
+scene_pair() {
+	SPY=1
+	pair a -q : -q 127.0.0.1 rxe1
+	unset SPY
+}
+
+# Without its IPv4 address a port has a hole in its table, and fe80:: alone.
+scene_no_address() {
+	ip address del 10.99.0.1/24 dev veth0
+	learner a "$B/01-device-open" rxe0
+	ip address add 10.99.0.1/24 dev veth0
+}
+
+scene_port_down() {
+	ip link set veth0 down
+	learner a "$B/rdma_server" -t 1 rxe0
+	ip link set veth0 up
+}
+
+# ---- on the host
+
+chosen() { sed -n 's/^ *chosen: //p' "$E/$1.out"; }
+
+# refused NAME REGEX WORDS: it failed, said so once, and closed what it had opened
+refused() {
+	blame=("$1")
+	ended_with 1 "$1" && like "$(err_of "$1")" "$2" "$3" &&
+		equal "$(grep -c '^error: ' "$E/$1.err") error" '1 error' &&
+		equal "$(leaks "$1")" '' || return 1
+	blame=()
+}
+
+test_chooses() {
+	worth 10 'without a name: the first usable device, its RoCE v2 GID with IPv4' '不点名：第一个能用的设备，IPv4 的 RoCE v2 GID'
+	see 1 'The idea'
+	scene choose || return
+	blame=(auto)
+	equal "$(chosen auto)" 'rxe0 port 1, GID index 1 = ::ffff:10.99.0.1' && ended_with 0 auto
+	because 'the best GID is RoCE v2 and IPv4-mapped; ports count from 1' '最好的 GID 是 RoCE v2、IPv4-mapped 的；port 从 1 数起'
+}
+
+test_by_name() {
+	worth 10 'a device that is named, and a slot that is named' '点了名的设备，点了名的槽位'
+	see 2 'The code'
+	scene choose || return
+	blame=(named slot)
+	equal "$(chosen named)" 'rxe1 port 1, GID index 1 = ::ffff:10.99.0.2' &&
+		like "$(chosen slot)" '^rxe0 port 1, GID index 0 = fe80::' 'rxe0 port 1, GID index 0 = fe80::…'
+	because 'what the user names is taken, and nothing else' '用户点了名，就只认那一个'
+}
+
+test_unknown_name() {
+	worth 8 'a device that is not there is refused by its name' '没有这个设备：报出它的名字'
+	see 2 'The code'
+	scene refuse || return
+	refused name 'mlx5_99' 'an error that names mlx5_99' && equal "$(count name ev=open_device) devices opened" '0 devices opened'
+	because 'another device than the one asked for is worse than none' '换一个设备顶替，比没有更糟'
+}
+
+test_no_device() {
+	worth 8 'a machine without a device: an error, no crash' '一个设备也没有：报错，而不是崩溃'
+	see 3 'The code'
+	scene refuse || return
+	refused none 'no RDMA device|device' 'an error about devices'
+	because 'the list is empty then, not NULL: list[0] is NULL' '这时列表是空的而不是 NULL：list[0] 才是 NULL'
+}
+
+test_empty_slot() {
+	worth 8 'an empty slot that was asked for is refused' '点名的槽位是空的：拒绝'
+	see 4 'The idea'
+	scene refuse || return
+	refused slot 'GID|slot' 'an error about GID index 7'
+	because 'ibv_query_gid_ex says ENODATA for an empty slot' '空槽位，ibv_query_gid_ex 回 ENODATA'
+}
+
+test_not_index_1() {
+	worth 10 'a GID that is not index 1: it is chosen by type' 'GID 不在槽 1：按类型选，不按号码'
+	see 5 'The idea'
+	scene moved || return
+	blame=(a)
+	equal "$(chosen a)" 'rxe0 port 1, GID index 5 = ::ffff:10.99.0.1'
+	because 'slot 1 is RoCE v1 on this device; index 1, or 3, is a habit and not a rule' '这个设备的槽 1 是 RoCE v1；1 或 3 只是习惯，不是规律'
+}
+
+test_hole() {
+	worth 8 'a hole in the table, and a link-local GID alone' '表中有空洞，且只剩 fe80::'
+	see 4 'The idea'
+	scene no_address || return
+	blame=(a)
+	like "$(chosen a)" '^rxe0 port 1, GID index 0 = fe80::' 'rxe0 port 1, GID index 0 = fe80::…'
+	because 'ENODATA is an empty slot, not a failure: go on with the next; fe80:: is the last resort, and one' \
+		'ENODATA 是空槽位，不是失败：看下一个；fe80:: 是最后的选择，但也是选择'
+}
+
+test_roce_v1() {
+	worth 8 'a device with RoCE v1 GIDs only is refused' '只有 RoCE v1 的 GID：拒绝'
+	see 5 'The idea'
+	scene gid_v1 || return
+	refused a 'RoCE ?v2|GID' 'an error about RoCE v2 GIDs'
+	because 'over a v1 GID the packets would not be UDP, and the peer would not take them' '用 v1 的 GID，发出的不是 UDP，对端不认'
+}
+
+test_port_down() {
+	worth 5 'a port that is down is refused' 'port 不是 ACTIVE：拒绝'
+	see 6 'The code'
+	scene port_down || return
+	refused a 'port|ACTIVE|DOWN' 'an error about the port'
+	because 'nothing leaves through a port that is not ACTIVE' '不是 ACTIVE 的 port 什么也发不出去'
+}
+
+test_failures() {
+	worth 8 'each verb that fails is told, with its own error number' '每个失败的 verb 都要报，错误码不能错'
+	see 7 'The code'
+	scene fails || return
+	refused list 'ENOSYS|device' 'ENOSYS' && refused open 'EACCES|[Pp]ermission' 'EACCES' &&
+		refused query 'ENXIO' 'ENXIO (6)' && refused gid 'ENXIO' 'ENXIO (6)' &&
+		equal "$(grep -xE '(un)?make device' "$E/gid.log" | xargs)" 'make device unmake device'
+	because 'ibv_open_device sets errno, ibv_query_* return the error number' 'ibv_open_device 设 errno；ibv_query_* 直接返回错误码'
+}
+
+test_leaks() {
+	worth 7 '36 times in one process: no file, no memory is left' '同一进程里 36 遍：不留文件描述符与内存'
+	see 8 'The code'
+	scene again || return
+	blame=(good)
+	ended_with 0 good bad || return
+	equal "$(tail -n 1 "$E/good.out")" 'good 36 of 36, files +0, heap +0' || return
+	blame=()
+	equal "$(tail -n 1 "$E/bad.out")" 'good 0 of 36, files +0, heap +0'
+	because 'the list is freed, and what could not be used is closed again' '列表要释放；打开了却不能用的，要再关上'
+}
+
+test_list_outlives_open() {
+	worth 5 'rdma_server and rdma_client talk; the list is freed after the open' '两个程序能通信；先打开，后释放列表'
+	see 8 'The code'
+	scene pair || return
+	well a || return
+	equal "$(grep -E '^(get list|make device|free list)$' "$E/a.c.log" | tail -n 2 | xargs)" 'make device free list'
+	because 'a struct ibv_device belongs to its list until it is opened' '设备在打开之前属于列表：先释放再打开是 use-after-free'
+}

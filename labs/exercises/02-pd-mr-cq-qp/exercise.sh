@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# Exercise 02: the learner writes resources.c. See scene.sh and judge.sh.
+
+stage_file=resources.c
+strip="create_mr rdma_create_pd rdma_create_cq rdma_create_qp rdma_create_objects DESTROY
+	rdma_destroy_objects init_rdma_resources destroy_rdma_resources"
+what=('make PD, MR, CQ and QP, and take them down' '建好 PD、MR、CQ、QP，再拆掉')
+
+# ---- in the VM
+
+scenes=(pair many events again fails stuck too_big)
+
+scene_pair() {
+	serving a.s "$B/rdma_server" -t 3 -m hi rxe0
+	look during
+	learner a.c "$B/rdma_client" -t 3 -m hi 127.0.0.1 rxe1
+	reap a.s
+}
+
+scene_many() { pair a -q -b -n 300 -w 32 -s 3000 rxe0 : -q -b -n 300 -w 32 -s 3000 127.0.0.1 rxe1; }
+scene_events() { pair a -q -e -n 5 rxe0 : -q -e -n 5 127.0.0.1 rxe1; }
+scene_again() { PLAIN=1 learner a "$B/again" objects rxe0; }
+
+scene_fails() {
+	local verb
+	for verb in alloc_pd reg_mr create_comp_channel create_cq create_qp; do
+		SPY=1 SPY_FAIL=ibv_$verb:1:12 learner $verb "$B/rdma_server" -e -t 1 rxe0
+	done
+}
+
+scene_stuck() {
+	SPY=1 SPY_FAIL=ibv_destroy_cq:1:16 serving a.s "$B/rdma_server" -q -t 3 rxe0
+	learner a.c "$B/rdma_client" -q -t 3 127.0.0.1 rxe1
+	reap a.s
+}
+
+scene_too_big() { SPY=1 SPY_LIE=small_port learner a "$B/rdma_server" -t 1 -s 9000000 rxe0; }
+
+# ---- on the host
+
+test_pd_of_all() {
+	worth 6 'one PD holds the MR and the QP' '一个 PD 管着 MR 与 QP'
+	see 1 'The idea'
+	scene pair || return
+	sets a.s reg_mr pd 1 && sets a.s create_qp pd 1 && sets a.s alloc_pd err 0 &&
+		equal "$(count a.s ev=alloc_pd) PD" '1 PD'
+	because 'a QP reaches the MRs of its own PD only (rxe: a local error at the first receive)' 'QP 只够得着同一个 PD 里的 MR'
+}
+
+test_access() {
+	worth 10 'the MR allows what comes later, and covers the buffer' 'MR 的权限够用，并覆盖整个缓冲'
+	see 2 'The code'
+	scene pair || return
+	sets a.s reg_mr access 'LOCAL_WRITE\|REMOTE_WRITE\|REMOTE_READ' 'LOCAL_WRITE|REMOTE_WRITE|REMOTE_READ' &&
+		sets a.s reg_mr len '(819[2-9]|8[2-9]..|[1-9][0-9]{4,})' '8192 (two slots of 4096), or more'
+	because 'without LOCAL_WRITE the device may not put what it receives there; REMOTE_WRITE wants it as well' \
+		'没有 LOCAL_WRITE，网卡就不能把收到的写进来；REMOTE_WRITE 也要求它'
+}
+
+test_slots() {
+	worth 10 'receive and send slots lie apart, and all inside the MR' '收发各有 slot，互不重叠，都在 MR 里'
+	see 3 'The code'
+	scene again || return
+	blame=(a)
+	equal "$(head -n 1 "$E/a.out")" 'slots 3 2 apart 1 covered 1 state 0'
+	because 'a posted receive is written at any time: what is sent from there is what has just come in' \
+		'post 过的 receive 随时会被写入：与发送共用，发出去的可能是刚收到的'
+}
+
+test_cq_holds() {
+	worth 10 'the CQ holds all completions that can be outstanding' 'CQ 装得下所有未取走的 completion'
+	see 4 'The code'
+	scene many || return
+	recorded a.s ev=create_qp && value recv_wr_asked
+	local receives=${value:-1} sends
+	value send_wr_asked
+	sends=${value:-1}
+	recorded a.s ev=create_cq && value cqe_asked
+	((${value:-0} >= receives + sends)) || differs "cqe $value" "cqe $((receives + sends)) ($receives + $sends)"
+	well a
+	because 'a CQ that overruns loses completions (rxe) or its QP (hardware)' 'CQ overrun：rxe 丢 completion，真网卡连 QP 一起丢'
+}
+
+test_qp() {
+	worth 12 'the QP is RC, signals what it is told to, and has room for what was asked' 'QP 是 RC，按请求 signal，容量按要求'
+	see 5 'The code'
+	scene many || return
+	sets a.c create_qp type RC && sets a.c create_qp sq_sig_all 0 &&
+		sets a.c create_qp send_wr_asked '3[2-9]|[4-9][0-9]|[1-9][0-9]{2,}' '32 (the window), or more' &&
+		sets a.s create_qp recv_wr_asked '3[2-9]|[4-9][0-9]|[1-9][0-9]{2,}' '32 (the window), or more' || return
+	recorded a.s ev=create_qp && value send_cq
+	local cq=$value
+	value recv_cq
+	equal "recv_cq $value" "recv_cq $cq"
+	because 'with sq_sig_all each SEND makes a completion that nobody waits for' '设了 sq_sig_all，每个 SEND 都产生没人等的 completion'
+}
+
+test_inline() {
+	worth 6 'what the device granted is read back: short messages go inline' '读回实际给的容量：短消息走 inline'
+	see 5 'The code'
+	scene pair || return
+	sets a.c post_send flags '.*INLINE.*' INLINE
+	because 'ibv_create_qp writes into init.cap what it really gave' 'ibv_create_qp 把实际给的写回 init.cap'
+}
+
+test_during() {
+	worth 6 'while it waits, rdma resource shows one QP, and its objects' '等待期间，rdma resource 看到的正是这些对象'
+	see 6 'What you see'
+	scene pair || return
+	blame=(a.s)
+	like "$(cat "$E/during.qp")" 'link rxe0/1 lqpn [0-9]+ rqpn 0 type RC state INIT' 'link rxe0/1 … type RC state INIT' &&
+		like "$(cat "$E/during.all")" 'rxe0: pd 2 cq 2 qp 2 cm_id 0 mr 1' "rxe0: pd 2 cq 2 qp 2 … mr 1 (one each is the driver's)"
+	because 'an administrator sees just what the program holds' '管理员看到的，就是程序占着的'
+}
+
+test_order() {
+	worth 12 'taken down in the reverse order, all of it' '按相反的次序全部拆掉'
+	see 7 'The code'
+	scene pair || return
+	local record order=''
+	ended_with 0 a.s || { blame_all && return; }
+	recorded a.s err=0
+	for record in "${records[@]}"; do
+		[[ ! $record =~ ev=(destroy_qp|destroy_cq|dereg_mr|dealloc_pd|close_device) ]] || order+="${BASH_REMATCH[1]} "
+	done
+	# The MR may go at any time after the QP.
+	case $order in
+	'destroy_qp destroy_cq dereg_mr dealloc_pd close_device ' | 'destroy_qp dereg_mr destroy_cq dealloc_pd close_device ' | \
+		'destroy_qp dereg_mr dealloc_pd destroy_cq close_device ') ;;
+	*) differs "$order" 'destroy_qp destroy_cq dereg_mr dealloc_pd close_device' ;;
+	esac
+	because 'what is still used answers EBUSY and stays: QP before CQ and PD, MR before PD' '还被用着的回 EBUSY、不会消失：QP 先于 CQ 与 PD，MR 先于 PD'
+}
+
+test_events() {
+	worth 8 'with --events: a channel for the CQ, and none is left' '--events：CQ 有 channel，用完拆掉'
+	see 8 'The code'
+	scene events || return
+	well a && scene again && equal "$(tail -n 1 "$E/a.out")" 'good 36 of 36, files +0, heap +0'
+	because 'the channel is a file descriptor of its own: destroyed after its CQ, or it stays' 'channel 自己占一个文件描述符：在 CQ 之后拆，否则留下'
+}
+
+test_failures() {
+	worth 10 'whichever step fails: told once, and what was made is taken down' '任何一步失败：报一次，拆掉已建的'
+	see 9 'The code'
+	local verb
+	scene fails || return
+	for verb in alloc_pd reg_mr create_comp_channel create_cq create_qp; do
+		blame=("$verb")
+		ended_with 1 "$verb" || return
+		like "$(err_of "$verb")" "ENOMEM" "an error of ibv_$verb that says ENOMEM" || return
+		equal "$(leaks "$verb")" '' || return
+		equal "$(grep -c '^error: ' "$E/$verb.err") error" '1 error' || return
+		blame=()
+	done
+	because 'these verbs return NULL and set errno; who goes on after a failure leaves the rest for ever' \
+		'这些 verb 失败时返回 NULL 并设 errno；失败后不拆，已建的就一直占着'
+}
+
+test_goes_on() {
+	worth 5 'a destroy that fails is told, and the rest is still taken down' '拆除失败要报，其余照拆'
+	see 7 'The code'
+	scene stuck || return
+	ended_with 1 a.s && like "$(err_of a.s)" 'ibv_destroy_cq.*EBUSY' 'an error of ibv_destroy_cq: EBUSY' &&
+		equal "$(count a.s ev=dereg_mr err=0) MR gone" '1 MR gone'
+	because 'ibv_destroy_* return the error number; one failure is no reason to leave the others' 'ibv_destroy_* 直接返回错误码；一个失败不是留下其余的理由'
+}

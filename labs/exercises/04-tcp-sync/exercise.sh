@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# Exercise 04: the learner writes tcp_sync.c. See scene.sh and judge.sh.
+
+stage_file=tcp_sync.c
+strip="sock_sync_data sock_sync_step cm_con_data_of cm_con_data_to_wire exchange_cm_con_data
+	connect_qp"
+what=('tell the peer what it must know, over TCP' '用 TCP 告诉对端它必须知道的')
+
+# ---- in the VM
+
+scenes=(pair bytes slow short bad_hello bad_data cut silent peer_failed own_failure elsewhere)
+
+scene_pair() { pair a -j rxe0 : -j 127.0.0.1 rxe1; }
+
+# meets NAME ITEM…: a client meets our hand-made server, which records what it hears
+meets() {
+	local name=$1
+	: >"$T/peer.rc"
+	start "peer.$name" timeout 8 "$B/peer" listen "$port" record="$T/$name.wire" "${@:2}"
+	await listening "$port"
+	learner "$name" "$B/rdma_client" -t 1 127.0.0.1 rxe1
+	reap "peer.$name"
+}
+
+# The peer is in RTS, perhaps, but has not said so.
+scene_bytes() { meets a hello con,qpn=0x1234,psn=0xabcdef,mtu=2; }
+
+scene_slow() {
+	serving a.s "$B/rdma_server" -t 2 rxe0
+	alone peer timeout 6 "$B/peer" connect 127.0.0.1 "$port" hello con,qpn=0x1234,psn=0x77 sync plan,size=24 \
+		trickle=2 record="$T/slow.wire"
+	reap a.s
+}
+
+scene_short() {
+	SPY=1 SPY_LIE=short,eintr
+	export SPY_LIE
+	pair a -q rxe0 : -q 127.0.0.1 rxe1
+	unset SPY SPY_LIE
+}
+
+scene_bad_hello() {
+	meets magic text=HTTP/1.1 con
+	meets version hello,version=2 con
+	meets length hello,length=47 con
+}
+
+scene_bad_data() {
+	meets psn hello con,psn=0x1000001
+	meets gid hello con,gid=::
+}
+
+scene_cut() {
+	meets hello hello cut=5 close
+	meets data hello con cut=30 close
+}
+
+scene_silent() { meets a; }
+scene_peer_failed() { meets a hello con sync,status=5; }
+scene_elsewhere() { meets a hello con sync,step=2; }
+scene_own_failure() { SPY=1 SPY_FAIL=ibv_modify_qp:2:22 meets a hello con sync; }
+
+# ---- on the host
+
+# wire NAME FROM COUNT: these bytes of what the peer heard, in hex
+wire() { od -An -v -tx1 -j "$2" -N "$3" "$E/$1.wire" 2>/dev/null | tr -d ' \n'; }
+
+# refused NAME REGEX WORDS: it said so once, ended, and never brought its QP to RTR
+refused() {
+	blame=("$1")
+	ended_with 1 "$1" && like "$(err_of "$1")" "$2" "$3" || return 1
+	blame=()
+	equal "$(count "$1" ev=modify_qp to=RTR) times to RTR" '0 times to RTR' && equal "$(leaks "$1")" ''
+}
+
+test_hello() {
+	worth 8 'the hello: magic, version, length, big-endian' 'hello：magic、version、length，big-endian'
+	see 1 'The code'
+	scene bytes || return
+	equal "$(wire a 0 8)" '52434d450001002b'
+	because 'each integer goes out in network byte order, and the hello first' '每个整数都用网络字节序，hello 在最前'
+}
+
+test_byte_order() {
+	worth 12 'QPN, PSN, rkey and size on the wire are big-endian' '线上的 QPN、PSN、rkey、size 都是 big-endian'
+	see 2 'The idea'
+	scene bytes || return
+	local qpn psn rkey
+	recorded a ev=create_qp && value qpn && printf -v qpn '%08x' "${value:-0}"
+	recorded a ev=reg_mr && value rkey && printf -v rkey '%08x' "$((${value:-0}))"
+	if ! { equal "qp_num $(wire a 8 4)" "qp_num $qpn" && equal "rkey $(wire a 43 4)" "rkey $rkey" &&
+		equal "size $(wire a 47 4)" 'size 00001000' && equal "active_mtu $(wire a 34 1)" 'active_mtu 05'; }; then
+		because 'QPN 0x11 arrives as 0x11000000: the peer sends to nobody (status 12)' 'QPN 0x11 到那边成了 0x11000000：包发给了不存在的 QP（status 12）'
+		return
+	fi
+	recorded a ev=modify_qp to=RTS && value sq_psn && printf -v psn '%08x' "${value:-0}"
+	equal "psn $(wire a 30 4)" "psn $psn"
+	because 'the PSN that was told is not the one that is sent with' '告诉对端的 PSN 与实际用的不同'
+}
+
+test_gid() {
+	worth 8 'the GID goes as it stands, 16 bytes; and the address of the buffer' 'GID 原样 16 个字节；还有缓冲的地址'
+	see 3 'The idea'
+	scene bytes || return
+	local addr
+	recorded a ev=reg_mr && value addr && printf -v addr '%016x' "$((${value:-0}))"
+	equal "gid $(wire a 14 16)" 'gid 00000000000000000000ffff0a630002' && equal "addr $(wire a 35 8)" "addr $addr"
+	because 'a GID is a string of bytes and in network order already' 'GID 是字节串，本来就是网络字节序'
+}
+
+test_back() {
+	worth 10 "the peer's data comes back to host byte order" '收到的转回主机字节序'
+	see 2 'The idea'
+	scene bytes || return
+	sets a 'modify_qp to=RTR' dest_qpn "$((0x1234))" "$((0x1234)) (0x1234)" &&
+		sets a 'modify_qp to=RTR' rq_psn "$((0xabcdef))" "$((0xabcdef)) (0xabcdef)" &&
+		sets a 'modify_qp to=RTR' path_mtu 512
+	because 'what came over the wire is big-endian: be32toh, too' '线上来的是 big-endian：读的时候也要 be32toh'
+}
+
+test_waits_for_ready() {
+	worth 8 'nothing is sent before the peer has said READY' '对端说 READY 之前，什么也不发'
+	see 4 'The code'
+	scene bytes || return
+	sets a 'modify_qp to=RTS' err 0 && equal "$(count a ev=post_send) SENDs" '0 SENDs' && ended_with 1 a &&
+		equal "$(wire a 51 12)" '53594e430000000100000000'
+	because 'who sends to a QP that is not in RTR yet gets retries, or status 12' '发给还没到 RTR 的 QP：轻则重试，重则 status 12'
+}
+
+test_slow_peer() {
+	worth 8 'a peer whose bytes come one at a time' '对端一次只来一个字节'
+	see 5 'The idea'
+	scene slow || return
+	sets a.s 'modify_qp to=RTS' err 0 && sets a.s 'modify_qp to=RTR' dest_qpn "$((0x1234))" &&
+		equal "$(wire slow 51 12)" '53594e430000000100000000'
+	because 'TCP is a stream: one read may bring one byte, so read until all have come' 'TCP 是字节流：一次可能只读到一个字节，要读满为止'
+}
+
+test_short() {
+	worth 8 'reads and writes of one byte, and signals between' '每次只读写一个字节，中间还有信号'
+	see 5 'The idea'
+	scene short || return
+	well a
+	because 'recv() and send() may do a part, or end with EINTR; neither is a failure' 'recv()、send() 可能只做一部分，也可能 EINTR：都不算失败'
+}
+
+test_bad_hello() {
+	worth 7 'somebody else, or another version: refused, with its values' '对面是别的程序或别的版本：拒绝并说出它的值'
+	see 6 'The code'
+	scene bad_hello || return
+	refused magic '0x48545450|HTTP' 'an error with the magic 0x48545450 ("HTTP")' && refused version 'version 2' 'an error with version 2' &&
+		refused length 'length 47' 'an error with length 47'
+	because 'without a look at the hello, HTTP is taken for a QPN and a GID' '不看 hello，HTTP 也会被当成 QPN 与 GID'
+}
+
+test_bad_data() {
+	worth 6 'data that cannot be is refused' '不可能的数据：拒绝'
+	see 6 'The code'
+	scene bad_data || return
+	refused psn 'psn' 'an error about the PSN' && refused gid 'GID' 'an error about the GID'
+	because 'the peer is not to be trusted: check_cm_con_data()' '对端不可信：check_cm_con_data()'
+}
+
+test_cut() {
+	worth 6 'a peer that goes away in the middle' '对端中途消失'
+	see 7 'The idea'
+	scene cut || return
+	refused hello 'closed|reset|ECONNRESET|hello' 'an error: the peer closed' && refused data 'closed|reset|ECONNRESET' 'an error: the peer closed'
+	because 'a read of 0 bytes is the end: half a struct is no struct' '读到 0 个字节就是结束：半个结构体不能用'
+}
+
+test_silent() {
+	worth 5 'a peer that says nothing: it ends by its deadline' '对端一声不吭：到期限就结束'
+	see 7 'The idea'
+	scene silent || return
+	refused a 'deadline|ETIMEDOUT' 'an error about the deadline'
+	because 'each wait has a deadline' '每个等待都有期限'
+}
+
+test_peer_failed() {
+	worth 5 "the peer's failure is understood; a peer elsewhere, too" '看懂对端的失败；也看懂它走到了别处'
+	see 8 'The code'
+	scene peer_failed || return
+	blame=(a)
+	ended_with 1 a && like "$(err_of a)" 'EIO' 'an error with the status of the peer, EIO (5)' && scene elsewhere &&
+		blame=(a) && ended_with 1 a && like "$(err_of a)" 'DONE \(2\)|sync point' 'an error about sync point 2' && blame=()
+	because 'the sync message says where the peer is, and how it fared: check_sync()' 'sync 消息说明对端到了哪里、情况如何：check_sync()'
+}
+
+test_own_failure() {
+	worth 4 'the peer is told of a failure of ours' '自己失败了，也要告诉对端'
+	see 8 'The code'
+	scene own_failure || return
+	ended_with 1 a && equal "$(wire a 51 12)" '53594e430000000100000016'
+	because 'else the peer waits for the whole of its deadline, and learns nothing' '否则对端白等到期限，还不知道为什么'
+}

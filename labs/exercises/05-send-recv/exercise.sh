@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# Exercise 05: the learner writes transfer.c. See scene.sh and judge.sh.
+
+stage_file=transfer.c
+strip="post_receive post post_send check_completion try_completion arm_cq take_cq_event
+	sleep_until_one poll_until_one await_completion poll_completion"
+what=('post receives and sends, wait for completions' 'post 收发请求，等 completion')
+
+# ---- in the VM
+
+scenes=(pair pingpong window events liars early late posts_fail nobody lesson)
+
+scene_pair() { pair a -j -m "$(printf '%.0s1234567' {1..10})" rxe0 : -j -m hello 127.0.0.1 rxe1; }
+scene_pingpong() { pair a -q -n 20 -s 9000 rxe0 : -q -n 20 -s 9000 127.0.0.1 rxe1; }
+scene_window() { pair a -q -b -n 200 -w 16 -s 2000 rxe0 : -q -b -n 200 -w 16 -s 2000 127.0.0.1 rxe1; }
+scene_events() { pair a -q -e -n 10 rxe0 : -q -e -n 10 127.0.0.1 rxe1; }
+
+# spied NAME LIE: a pair whose client is lied to
+spied() {
+	serving "$1.s" "$B/rdma_server" -q -t 1 rxe0
+	SPY=1 SPY_LIE=$2 learner "$1" "$B/rdma_client" -q -t 1 127.0.0.1 rxe1
+	reap "$1.s"
+}
+
+scene_liars() {
+	local lie
+	for lie in wr_id opcode status broken; do
+		spied "$lie" "$lie"
+	done
+}
+
+scene_early() {
+	spied early early
+	spied twice twice
+}
+
+# What the server sends comes 300 ms after the client began to wait.
+scene_late() {
+	SPY=1 SPY_LIE=late serving a.s "$B/rdma_server" -q -e -t 3 rxe0
+	learner a.c "$B/rdma_client" -q -e -t 3 127.0.0.1 rxe1
+	reap a.s
+}
+
+scene_posts_fail() {
+	PLAIN=1 SPY=1 SPY_FAIL=ibv_post_recv:1:12 learner recv "$B/rdma_server" -q -t 1 rxe0
+	serving send.s "$B/rdma_server" -q -t 1 rxe0
+	PLAIN=1 SPY=1 SPY_FAIL=ibv_post_send:1:12 learner send "$B/rdma_client" -q -t 1 127.0.0.1 rxe1
+	reap send.s
+}
+
+# Completions that never come: polled for, and slept for.
+scene_nobody() {
+	spied lost lost
+	serving asleep.s "$B/rdma_server" -q -t 1 rxe0
+	SPY=1 SPY_LIE=lost learner asleep "$B/rdma_client" -q -e -t 1 127.0.0.1 rxe1
+	reap asleep.s
+}
+
+scene_lesson() {
+	learner good "$B/05-send-recv" rxe0
+	learner none "$B/05-send-recv" --break no-receive rxe0
+	learner lkey "$B/05-send-recv" --break bad-lkey rxe0
+}
+
+# ---- on the host
+
+test_receive() {
+	worth 10 'a receive is posted in INIT, as large as the slot, by its wr_id' 'receive 在 INIT 时 post，大小是整个 slot，wr_id 认得出'
+	see 1 'The code'
+	scene pair || return
+	local begin='' before
+	recorded a.s ev=post_recv && value t && before=${value:-9}
+	sets a.s post_recv wr_id 0x7265637600000000 && sets a.s post_recv len 4096 && sets a.s post_recv sges 1 || return
+	recorded a.s ev=modify_qp to=RTR && value t
+	((before < ${value:-0})) || differs "$(say 'posted after RTR' '在 RTR 之后才 post')" "$(say 'posted in INIT' '在 INIT 时 post')"
+	because 'a SEND that meets no receive is turned away (RNR), and the wr_id is all that the completion knows' \
+		'SEND 来时没有 receive 就被挡回（RNR）；completion 只认得 wr_id'
+}
+
+test_send() {
+	worth 10 'a SEND: its length, its slot, a completion' 'SEND：长度、slot、要有 completion'
+	see 2 'The code'
+	scene pair || return
+	sets a.s post_send op SEND && sets a.s post_send len 71 '71 (the text and its NUL)' &&
+		sets a.s post_send wr_id 0x73656e6400000000 && sets a.s post_send flags '.*SIGNALED.*' SIGNALED || return
+	recorded a.s ev=post_recv && value addr
+	local receives=$value
+	recorded a.s ev=post_send && value addr
+	equal "$(((${value:-0}) - (${receives:-0}))) bytes apart" '4096 bytes apart'
+	because 'no more than the message is sent, and not from the memory that receives' '只发消息那么长，且不从接收的内存发'
+}
+
+test_message() {
+	worth 10 'rdma_server and rdma_client get each other'"'"'s text' 'rdma_server 与 rdma_client 收到对方的文字'
+	see 3 'The code'
+	scene pair || return
+	well a || return
+	equal "$(out_of a.s | jq -r '"\(.received_bytes) \(.received_text)"')" '6 hello' &&
+		equal "$(out_of a.c | jq -r '"\(.received_bytes) \(.received_text)"')" "71 $(printf '%.0s1234567' {1..10})"
+	because 'byte_len of the completion is what came' 'completion 的 byte_len 才是收到的长度'
+}
+
+test_inline() {
+	worth 5 'a message that fits goes inline, a larger one does not' '放得下的消息走 inline，放不下的不走'
+	see 2 'The code'
+	scene pair || return
+	sets a.c post_send flags '.*INLINE.*' INLINE && recorded a.s ev=post_send && value flags && equal "$value" SIGNALED
+	because 'more than max_inline cannot be inline (EINVAL); less saves a fetch' '超过 max_inline 不能 inline（EINVAL）；放得下就省一次取数据'
+}
+
+test_many() {
+	worth 7 'twenty rounds of 9000 bytes' '二十个来回，每个 9000 字节'
+	see 3 'The code'
+	scene pingpong || return
+	well a && equal "$(count a.s ev=completion op=RECV status=SUCCESS) received" '20 received' &&
+		equal "$(count a.c ev=post_send) sent" '20 sent'
+}
+
+test_unsignaled() {
+	worth 8 'a window of SENDs, of which not each makes a completion' '一窗口的 SEND，不是每个都要 completion'
+	see 2 'The code'
+	scene window || return
+	well a || return
+	local all signaled
+	all=$(count a.c ev=post_send)
+	recorded a.c ev=post_send flags=SIGNALED
+	signaled=${#records[@]}
+	((signaled < all && signaled > 0)) || differs "$signaled of $all signaled" "$(say 'as many as were asked for' '只有要求的那些')"
+	because '@signaled is for the caller to say: each completion costs' '要不要 completion 由调用者说了算：每个都有代价'
+}
+
+test_events() {
+	worth 7 'with --events it sleeps until the CQ says so' '--events：睡到 CQ 叫醒'
+	see 4 'The code'
+	scene events || return
+	well a
+	because 'arm, look once more, and only then sleep: else a completion slips in between' '先武装，再看一眼，然后才睡：否则 completion 会从中间溜走'
+}
+
+test_late() {
+	worth 6 'a message that comes late' '消息来得晚'
+	see 4 'The code'
+	scene late || return
+	well a
+	because 'a CQ that is armed once makes one event: arm it again after each' '武装一次只有一个 event：每次之后都要再武装'
+}
+
+test_liars() {
+	worth 10 'status, opcode and wr_id are all looked at' 'status、opcode、wr_id 都要看'
+	see 5 'Fifteen classic faults'
+	scene liars || return
+	local lie
+	local -A says=([status]=RETRY_EXC [opcode]=completion [wr_id]=completion [broken]='ibv_poll_cq|CQ')
+	for lie in status opcode wr_id broken; do
+		ended_with 1 "$lie" || break
+		like "$(err_of "$lie")" "${says[$lie]}" "an error about the $lie" || break
+	done
+	because 'a completion says whether, what and which: who looks at none of them takes a failure for a message' \
+		'completion 说明成没成、是什么、是哪一个：不看就会把失败当成消息'
+}
+
+test_bad_status() {
+	worth 5 'a bad completion is explained once, with its status' '失败的 completion：解释一次，说出 status'
+	see 5 'Fifteen classic faults'
+	scene lesson || return
+	ended_with 1 none lkey && ended_with 0 good || return
+	like "$(err_of none)" 'RNR' 'RNR_RETRY_EXC_ERR (13)' && like "$(err_of lkey)" 'lkey' 'the lkey that is nobody'"'"'s' &&
+		equal "$(grep -c '^error: ' "$E/none.err") error" '1 error'
+	because 'the first bad completion is the cause; what follows are flushes' '第一个失败的 completion 才是原因；后面的只是 flush'
+}
+
+test_early() {
+	worth 7 "the peer's answer comes before the SEND's own completion" '对方的回信先于自己 SEND 的 completion 到来'
+	see 6 'The code'
+	scene early || return
+	blame=(early)
+	ended_with 0 early || return
+	ended_with 1 twice || return
+	blame=()
+	because 'send and receive queue are not ordered against each other: keep what came, and give it at the next call' \
+		'SQ 与 RQ 之间没有先后：先到的留着，下次再给'
+}
+
+test_posts_fail() {
+	worth 3 'a post that is refused is told' 'post 被拒绝：要报'
+	see 7 'The code'
+	scene posts_fail || return
+	ended_with 1 recv && like "$(err_of recv)" 'ENOMEM' 'ibv_post_recv … ENOMEM' && ended_with 1 send &&
+		like "$(err_of send)" 'ENOMEM' 'ibv_post_send … ENOMEM'
+	because 'ibv_post_* return the error number; a request that was not taken never completes' 'ibv_post_* 直接返回错误码；没收下的请求永远不会完成'
+}
+
+test_deadline() {
+	worth 7 'a completion that never comes: it ends by its deadline, and says why' 'completion 一直不来：到期限就结束，并说出原因'
+	see 8 'Break it'
+	scene nobody || return
+	ended_with 1 lost asleep || return
+	like "$(err_of lost)" 'no completion|completion' 'an error: no completion' && like "$(err_of asleep)" 'completion' 'an error: no completion'
+	because 'polled for ever: a wait without a deadline' '一直轮询下去：等待没有期限'
+}

@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# judge.sh - judge one file of a learner: build the real programs with it inside,
+# have the exercise's scenes run in a VM that dies with them (scene.sh), and run
+# the exercise's tests over what was seen there. Sourced by labs/exercise.
+#
+#	judge FOLDER FILE RESULTS SHOW…    and end_judging when this shell ends
+#
+# FOLDER is labs/exercises/NN-slug. RESULTS gets a line for each test, its fields
+# apart by tabs: status points of test title observed expected cause hint section.
+# SHOW is called with each, as soon as it is known. The tests are functions of
+# exercise.sh, in their order:
+#
+#	test_mask() {
+#		worth 15 'title' '题目' && see 2 'section of the page'
+#		scene pair || return         what was seen: $E
+#		equal "$observed" "$expected" && …
+#		because 'cause' '原因'        unless the explainer names one in $blame
+#	}
+: "${root:?}"
+
+# exercise_file FOLDER: the stage that is written there, "qp_state.c"
+exercise_file() { sed -n 's/^stage_file=//p' "$1/exercise.sh"; }
+
+chinese() {
+	local lang=${LC_ALL:-${LC_MESSAGES:-${LANG:-}}}
+	[[ $lang == zh* ]]
+}
+
+# say ENGLISH CHINESE
+say() {
+	if chinese; then echo "${2:-$1}"; else echo "$1"; fi
+}
+
+# ---- building
+
+# limited CMD…: the compiler, too, may be given what makes it run for ever
+limited() {
+	(
+		ulimit -c 0 -t 20 -v 3000000 -f 65536
+		exec timeout -k 1 20 "$@"
+	)
+}
+
+# need_programs: the tree's own programs and helpers, made if anything is newer
+need_programs() {
+	local made=$root/build/exercise/made wanted=()
+	mkdir -p "$root/build/exercise"
+	(
+		flock 9
+		[[ ! -e $made || ! -e $root/build/libqptrace.so || -n $(find "$root"/{common,server,client,lessons,labs/recorder,labs/exercises,labs/tests/spy.c,labs/tests/peer.c,Makefile} \
+			-newer "$made" \( -name '*.[ch]' -o -name Makefile \) -print -quit) ]] || exit 0
+		cd "$root" || exit
+		echo "exercise: building the programs of the tree" >&2
+		"$root/labs/deps.sh" --check build lab >&2 || labs/deps.sh build lab >&2 || exit 77
+		wanted=(build/{rdma_server,rdma_client,libqptrace.so,librdma_common.a})
+		for lesson in lessons/0[1-5]*/; do
+			lesson=${lesson%/}
+			wanted+=("build/${lesson##*/}")
+		done
+		make -s "${wanted[@]}" >&2 || exit 1
+		cc=${CC:-cc}
+		"$cc" -D_GNU_SOURCE -O2 -g -fPIC -shared -o build/exercise/spy.so labs/tests/spy.c &&
+			"$cc" -D_GNU_SOURCE -O2 -o build/exercise/peer labs/tests/peer.c -lisal &&
+			"$cc" -O1 -g -c -o build/exercise/crash.o labs/exercises/crash.c &&
+			"$cc" -D_GNU_SOURCE -Icommon -std=gnu11 -O1 -g -c -o build/exercise/again.o labs/exercises/again.c &&
+			touch "$made"
+	) 9>"$root/build/exercise/lock"
+}
+
+# rest_of STAGE: the library without that stage, so that what the learner leaves
+# out is missing
+rest_of() {
+	local rest=$root/build/exercise/without-$1.a
+	(
+		flock 9
+		[[ ! -e $rest || $root/build/librdma_common.a -nt $rest ]] || exit 0
+		cp "$root/build/librdma_common.a" "$rest.new" &&
+			ar d "$rest.new" "$1.o" && mv "$rest.new" "$rest"
+	) 9>"$root/build/exercise/lock"
+	echo "$rest"
+}
+
+# build_learner FILE: into $box/bin; what the compiler says into $box/compiler
+build_learner() {
+	local cc=${CC:-cc} flags stage rest program lesson=${folder##*/}
+	local jobs=() job rc=0
+	stage=${stage_file%.c}
+	flags=$(pkg-config --cflags libibverbs 2>/dev/null)
+	rest=$(rest_of "$stage")
+	mkdir -p "$box/src" "$box/bin"
+	head -c 1000000 "$1" >"$box/src/$stage_file"
+	# shellcheck disable=SC2086 # a list
+	(cd "$box/src" && limited "$cc" -D_GNU_SOURCE -I"$root/common" $flags -std=gnu11 \
+		-O1 -g -fno-omit-frame-pointer -fdiagnostics-color=never -Wall -Wextra -Wno-unused \
+		-Wno-unused-parameter -Wno-missing-field-initializers \
+		-c -o "$box/stage.o" "$stage_file") >"$box/compiler" 2>&1 || return 1
+	for program in rdma_server rdma_client again "$lesson"; do
+		case $program in
+		again) objects=("$root/build/exercise/again.o") ;;
+		rdma_server) objects=("$root/build/server/rdma_server.o") ;;
+		rdma_client) objects=("$root/build/client/rdma_client.o") ;;
+		*) objects=("$root"/build/lessons/lesson.o "$root/build/lessons/$lesson"/*.o) ;;
+		esac
+		limited "$cc" -fno-lto -no-pie -g -o "$box/bin/$program" "${objects[@]}" "$box/stage.o" \
+			"$root/build/exercise/crash.o" "$rest" -libverbs -ljansson >"$box/linker.$program" 2>&1 &
+		jobs+=($!)
+	done
+	for job in "${jobs[@]}"; do
+		wait "$job" || rc=1
+	done
+	cat "$box"/linker.rdma_server >>"$box/compiler"
+	((rc == 0)) || cat "$box"/linker.* >>"$box/compiler"
+	return "$rc"
+}
+
+# The first lines of what the compiler says, with the learner's own line numbers
+complaint() {
+	grep -E ': (error|fatal error|warning): |undefined reference|multiple definition|ld: ' "$box/compiler" |
+		sed 's|/usr/bin/ld: ||; s|[^ ]*/src/||g; s|'"$root"'/||g' | sort -u | sort -t: -k2,2n | head -n "${1:-3}"
+}
+
+# ---- the scenes
+
+start_scenes() {
+	local lab=("$root/labs/lab" run --fresh --tree "$box" --timeout 100)
+	cp "$root"/build/exercise/{spy.so,peer} "$root/build/libqptrace.so" "$box/bin/"
+	cp "$root/labs/tests/guest.sh" "$root/labs/exercises/scene.sh" "$folder/exercise.sh" "$box/"
+	mkdir "$box/seen"
+	chmod 755 "$box" "$box/bin"
+	mkfifo "$box.news"
+	(cd "$box" && exec env LAB_IDLE_MINUTES=5 "${lab[@]}" -- bash "$box/scene.sh" "$box" \
+		>"$box.news" 2>"$box.lab" </dev/null) &
+	lab_pid=$!
+	exec {news}<"$box.news"
+	ended=' ' stopped=''
+}
+
+# scene NAME: wait until it was played; sets $E. If it was not, the test has failed.
+scene() {
+	local line
+	E=$box/seen/$1
+	[[ $built ]] || { differs "$(say 'no program' '没有程序')" "$(say 'one that can be run' '能运行的程序')" && return 1; }
+	while [[ $ended != *" $1 "* ]]; do
+		if ! read -rt 110 -u "$news" line; then
+			differs "$(say 'this scene was not played to its end' '这一幕没有演完')" \
+				"$(say 'programs that end' '程序会结束')"
+			because "$(say "the VM ended early: $(tail -n 1 "$box.lab")" "VM 提前结束：$(tail -n 1 "$box.lab")")"
+			return 1
+		fi
+		case $line in
+		"done "*) ended+="${line#done } " ;;
+		"stopped "*) ended+="${line#stopped } " stopped+=" ${line#stopped } " ;;
+		esac
+	done
+	load_records
+	[[ "$stopped " == *" $1 "* ]] || return 0
+	differs "$(say 'not tried any more' '没有再试')" "$(say 'programs that end' '程序会结束')"
+	because 'three programs before ran on until they were killed: a wait without a deadline' \
+		'此前已有三个程序一直跑到被杀：有一处等待没有期限'
+	return 1
+}
+
+# ---- what was seen
+
+rc_of() { cat "$E/$1.rc" 2>/dev/null || echo none; }
+out_of() { cat "$E/$1.out" 2>/dev/null; }
+err_of() { cat "$E/$1.err" 2>/dev/null; }
+
+# load_records: what the recorder wrote in this scene, a record a line: the name of
+# the program's run, then KEY=VALUE, apart by tabs
+load_records() {
+	local files=("$E"/*.json)
+	mapfile -t all_records < <([[ ! -e ${files[0]} ]] || jq -rR '(fromjson? // empty) as $r |
+		[(input_filename | sub(".*/"; "") | sub(".json$"; "")),
+		($r | to_entries[] | "\(.key)=\(.value)")] | join("\t")' "${files[@]}")
+}
+
+# recorded NAME KEY=VALUE…: sets $records, those of NAME that say all of this
+recorded() {
+	local record word
+	records=()
+	for record in "${all_records[@]}"; do
+		[[ $record == "$1"$'\t'* ]] || continue
+		for word in "${@:2}"; do
+			[[ $record$'\t' == *$'\t'"$word"$'\t'* ]] || continue 2
+		done
+		records+=("$record")
+	done
+}
+
+# value KEY: sets $value: what the first of $records says; "" if nothing
+value() {
+	local record=${records[0]-}$'\t'
+	value=''
+	[[ $record != *$'\t'"$1="* ]] || value=${record#*$'\t'"$1="} value=${value%%$'\t'*}
+}
+
+# sets NAME EVENT FIELD REGEX [WORDS]: what the first such call gave for FIELD;
+# EVENT is "reg_mr", or "modify_qp to=RTR" and the like
+sets() {
+	local -a event
+	read -ra event <<<"$2"
+	recorded "$1" "ev=${event[0]}" "${event[@]:1}"
+	value "$3"
+	[[ ! $value =~ ^($4)$ ]] || return 0
+	# Of one that talks to our hand-made peer, a failure later on is no wonder.
+	[[ $value && -e $E/peer.rc ]] || blame_all
+	if ((${#records[@]})); then
+		differs "$1: $3 ${value:-$(say nothing 没有)}" "$3 ${5:-$4}"
+	else
+		differs "$1: $(say "no ibv_$2" "没有 ibv_$2")" "$3 ${5:-$4}"
+	fi
+	return 1
+}
+
+# blame_all: the cause is what any program of this scene says
+blame_all() {
+	local file
+	blame=()
+	for file in "$E"/*.err; do
+		file=${file##*/}
+		[[ $file == peer.* ]] || blame+=("${file%.err}")
+	done
+}
+
+# count NAME KEY=VALUE…: how many there are
+count() { recorded "$@" && echo "${#records[@]}"; }
+
+# leaks NAME: objects that were made and not destroyed, "qp 1 mr 2"; "" for none
+leaks() {
+	local kind left what make unmake text=''
+	for kind in pd:alloc:dealloc mr:reg:dereg cq:create:destroy qp:create:destroy device:open:close; do
+		IFS=: read -r what make unmake <<<"$kind"
+		left=$(($(count "$1" "ev=${make}_$what" err=0) - $(count "$1" "ev=${unmake}_$what" err=0)))
+		((left == 0)) || text+="$what $left "
+	done
+	echo "${text% }"
+}
+
+# last_verb NAME
+last_verb() {
+	local i
+	recorded "$1"
+	for ((i = ${#records[@]} - 1; i >= 0; i--)); do
+		records[0]=${records[i]}
+		value ev
+		[[ $value == start || $value == exit ]] || { echo "ibv_$value" && return; }
+	done
+	say none 没有
+}
+
+# line_of NAME: where in the learner's file NAME crashed, "qp_state.c:84"
+line_of() {
+	local addresses i
+	read -ra addresses < <(sed -n 's/^crash: signal [0-9]* at//p' "$E/$1.err")
+	# A return address is after its call.
+	for i in "${!addresses[@]}"; do
+		printf -v "addresses[i]" '0x%x' $((addresses[i] - (i > 1)))
+	done
+	recorded "$1" ev=start && value program
+	[[ ! $value || $value == */* ]] || addr2line -e "$box/bin/$value" "${addresses[@]}" 2>/dev/null |
+		sed -n "s/.*\($stage_file:[0-9]*\).*/\1/p" | head -n 1
+}
+
+# ending NAME: how it ended if not by itself: killed, crashed, too much; "" if it did
+ending() {
+	local rc signal line
+	rc=$(rc_of "$1")
+	case $rc in
+	0 | 1 | 2) return ;;
+	124 | 137)
+		say "$1 ran on until it was killed; last verb: $(last_verb "$1")" \
+			"$1 一直跑到被杀；最后一个 verb：$(last_verb "$1")"
+		;;
+	153) say "$1 wrote more than 1 MB" "$1 的输出超过 1 MB" ;;
+	none) say "$1 never began" "$1 没有开始" ;;
+	1[2-9][0-9])
+		signal=SIG$(kill -l $((rc - 128)))
+		line=$(line_of "$1")
+		say "$1 died by $signal at ${line:-?}; last verb: $(last_verb "$1")" \
+			"$1 死于 $signal，在 ${line:-?}；最后一个 verb：$(last_verb "$1")"
+		;;
+	*) say "$1 ended with exit code $rc" "$1 以退出码 $rc 结束" ;;
+	esac
+}
+
+# explained: how the programs in $blame died, or else the first cause that the
+# explainer named in them and that is not a mere consequence of the other's
+explained() {
+	local files=("${blame[@]/#/$E/}") name text
+	for name in "${blame[@]}"; do
+		text=$(ending "$name")
+		[[ ! $text || $(rc_of "$name") == none ]] || { echo "$text" && return; }
+	done
+	cat "${files[@]/%/.err}" 2>/dev/null | sed -En 's/^(error|warning): //p' | {
+		grep -vE 'the peer (failed|closed)|waiting for the peer' || :
+	} | head -n 1 | cut -c 1-400
+}
+
+# ---- a test
+
+# worth POINTS TITLE-ENGLISH TITLE-CHINESE
+worth() {
+	points=$1 title=$(say "$2" "$3")
+}
+
+# see HINT SECTION: what helps
+see() { hint=$1 section=$2; }
+
+# differs OBSERVED EXPECTED: the first counts, and what the programs in $blame said
+differs() {
+	[[ ! $failed ]] || return 0
+	failed=1 observed=$1 expected=$2
+	[[ ! $E || ${#blame[@]} == 0 ]] || named=$(explained)
+}
+
+# because ENGLISH CHINESE: unless the explainer names a cause in $blame
+because() { cause=${cause:-$(say "$@")}; }
+
+# equal OBSERVED EXPECTED; like OBSERVED REGEX [EXPECTED-IN-WORDS]; both say whether
+equal() {
+	[[ $1 != "$2" ]] || return 0
+	differs "${1:-$(say nothing 没有)}" "$2"
+	return 1
+}
+
+like() {
+	[[ ! $1 =~ $2 ]] || return 0
+	differs "${1:-$(say nothing 没有)}" "${3:-$2}"
+	return 1
+}
+
+# ended_with RC NAME…: each of them, by itself
+ended_with() {
+	local name text='' rc=$1
+	shift
+	for name; do
+		[[ $(rc_of "$name") != "$rc" ]] || continue
+		((${#blame[@]})) || blame=("$name")
+		text=$(ending "$name")
+		differs "${text:-$name $(say "ended with exit code" "的退出码是") $(rc_of "$name")}" \
+			"$name $(say "ends with exit code" "的退出码应是") $rc"
+		return 1
+	done
+}
+
+# well PAIR: server and client of that scene did it, and got each other's message
+well() {
+	local side
+	blame_all
+	ended_with 0 "$1.s" "$1.c" || return 1
+	blame=()
+	for side in s c; do
+		equal "$(leaks "$1.$side")" '' || return 1
+	done
+}
+
+one_line() { tr -s '\n\t' '  ' <<<"${1:--}" | sed 's/ *$//'; }
+
+# run_test NAME: sets $line
+run_test() {
+	local points=0 title=$1 hint='' section='' failed='' observed='' expected='' cause='' E='' blame=()
+	local named='' how=ok got all_records=() records=() value
+	"$1"
+	if [[ $failed ]]; then
+		how=fail
+		cause=${named:-$cause}
+	fi
+	got=$points
+	[[ ! $failed ]] || got=0
+	printf -v line '%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s' "$how" "$got" "$points" "${1#test_}" \
+		"$title" "$(one_line "$observed")" "$(one_line "$expected")" "$(one_line "$cause")" \
+		"${hint:--}" "${section:--}"
+}
+
+# test_builds comes first, and of every exercise
+test_builds() {
+	worth 5 'it compiles and links into the real programs' '能编译，并链接进真正的程序'
+	if [[ ! $built ]]; then
+		differs "$(complaint 3)" "$(say 'no errors' '没有错误')"
+		because "the compiler's or the linker's own word" '这是编译器或链接器说的'
+	elif [[ $(complaint) ]]; then
+		differs "$(complaint 2)" "$(say 'no warnings' '没有警告')"
+		because 'a warning of the compiler is a fault more often than not' '编译器的警告多半就是错误'
+	fi
+}
+
+tests_of() { sed -n 's/^\(test_[a-z0-9_]*\)() {.*/\1/p' "$1/exercise.sh"; }
+
+end_judging() {
+	trap '' INT TERM HUP
+	[[ ! $lab_pid ]] || { kill "$lab_pid" && wait "$lab_pid"; } 2>/dev/null
+	[[ ! $box || ${KEEP_BOX:-} ]] || rm -rf "${box:?}" "$box.news" "$box.lab"
+}
+
+judge() {
+	local test line built='' news='' ended=' ' stopped=''
+	folder=$1 file=$2 results=$3 lab_pid='' box=''
+	shift 3
+	# shellcheck source=labs/exercises/03-qp-states/exercise.sh
+	. "$folder/exercise.sh"
+	box=$(mktemp -d "$root/build/exercise/box.XXXXXX") || return 1
+	: >"$results"
+	if build_learner "$file"; then
+		built=1
+		start_scenes
+	fi
+	for test in test_builds $(tests_of "$folder"); do
+		run_test "$test"
+		echo "$line" >>"$results"
+		"$@" "$line"
+	done
+}

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+#
+# starter.awk - a stage with its heart taken out: of each function named in STRIP
+# the contract (its head) and the comments stay, the code goes. A name that is a
+# macro goes as a whole.
+#
+#	awk -v strip="modify_qp_to_rtr path_mtu" -v head="TEXT" -f starter.awk STAGE.c
+
+BEGIN {
+	n = split(strip, names, " ")
+	for (i = 1; i <= n; i++)
+		is_stripped[names[i]] = 1
+}
+
+# The first line of the file, its licence, stays the first.
+NR == 1 {
+	print
+	print head
+	next
+}
+
+# What a function that does nothing has to return.
+function nothing(type, name) {
+	if (type ~ /\*$/)
+		return "return NULL;"
+	if (type ~ /(^| )void *$/)
+		return ""
+	if (type ~ /struct [a-z_]+ *$/)
+		return "return (" type "){ 0 };"
+	if (type ~ /(^| )bool *$/)
+		return "return false;"
+	if (type ~ /(^| )int *$/)
+		return "return fail(-ENOSYS, \"write it\", \"%s() is not " \
+			"written yet\",\n\t\t    __func__);"
+	return "return (" type ")0;"
+}
+
+# end_of_function: the hole, and what is returned until it is filled
+function end_of_function(    value) {
+	print "\t/* TODO: " name "() */"
+	value = nothing(type, name)
+	if (value)
+		print "\t" value
+	print "}"
+	inside = 0
+}
+
+function comment_line(text) {
+	sub(/^[ \t]+/, "", text)
+	print "\t" (text ~ /^\*/ ? " " : "") text
+}
+
+# The comments of a line of code, or of a line inside a comment.
+function keep_comments(line) {
+	if (in_comment) {
+		comment_line(line)
+		in_comment = line !~ /\*\//
+		return
+	}
+	if (!match(line, /\/\*/))
+		return
+	line = substr(line, RSTART)
+	in_comment = line !~ /\*\//
+	if (!in_comment)
+		sub(/\*\/.*/, "*/", line)
+	comment_line(line)
+}
+
+# Marks for the pages are not the learner's.
+/^\/\/ (end)?region / { next }
+
+inside {
+	if ($0 == "}")
+		end_of_function()
+	else
+		keep_comments($0)
+	next
+}
+
+macro {
+	macro = /\\$/
+	next
+}
+
+/^#define / {
+	word = $2
+	sub(/\(.*/, "", word)
+	if (word in is_stripped) {
+		macro = /\\$/
+		next
+	}
+}
+
+# The head of a function begins at the left margin and ends before "{".
+/^[a-z].*\(/ && !/;$/ {
+	name = $0
+	sub(/\(.*/, "", name)
+	type = name
+	sub(/.*[ *]/, "", name)
+	sub(/[a-z_0-9]+$/, "", type)
+	sub(/^static /, "", type)
+	sub(/ +$/, "", type)
+	headed = name in is_stripped
+}
+
+{ print }
+
+/^#include "rdma_common.h"/ && strip { print "#include \"base/report.h\"" }
+
+$0 == "{" && headed {
+	inside = 1
+	headed = in_comment = 0
+}
+
+$0 == "}" { headed = 0 }

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# labs/exercise: what a learner types, and one check in the VM.
+
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/exercises.sh"
+
+exercise() { # sets $out and $rc
+	rc=0
+	out=$(EXERCISE_DIR=$T/mine LANG=${language:-C.UTF-8} LC_ALL='' labs/exercise "$@" 2>&1 </dev/null) || rc=$?
+}
+
+test_a_starter_is_never_overwritten() {
+	exercise start 3
+	assertEquals "$out" 0 "$rc"
+	echo '/* mine */' >>"$T/mine/03-qp-states/qp_state.c"
+	exercise start 03
+	assertEquals 1 "$rc"
+	assert_in "$out" 'is there already'
+	assert_in "$(tail -n 1 "$T/mine/03-qp-states/qp_state.c")" 'mine'
+	exercise reset 03-qp-states
+	assertEquals "$out" 0 "$rc"
+	assertEquals 'the copy' 1 "$(grep -l '/\* mine \*/' "$T"/mine/03-qp-states/qp_state.*.c | wc -l)"
+	assertEquals 'the new one' 0 "$(grep -c '/\* mine \*/' "$T/mine/03-qp-states/qp_state.c")"
+}
+
+# The contract and the comments stay, the code goes.
+test_starters_have_holes_and_compile() {
+	local folder stage name
+	for folder in labs/exercises/[0-9]*/; do
+		exercise start "$(basename "$folder")"
+		stage=$(sed -n 's/^stage_file=//p' "$folder/exercise.sh")
+		stage=$T/mine/$(basename "$folder")/$stage
+		"${CC:-cc}" -D_GNU_SOURCE -Icommon -std=gnu11 -Wall -Wextra -Werror -Wno-unused \
+			-Wno-unused-parameter -c -o "$T/o" "$stage"
+		assertEquals "$stage" 0 $?
+		# shellcheck disable=SC2016 # for that bash
+		for name in $(bash -c '. "$1/exercise.sh" && echo "$strip"' - "$folder"); do
+			[[ $name == DESTROY ]] || assertEquals "holes for $name" 1 "$(grep -c "TODO: $name()" "$stage")"
+		done
+		assertEquals 'marks of the pages' 0 "$(grep -c region "$stage")"
+	done
+}
+
+test_wrong_usage() {
+	local args
+	for args in '' 'start' 'check 99' 'start x' 'nonsense' 'hint 3 99' 'grade 3' 'grade 3 /nowhere' 'report --xml'; do
+		# shellcheck disable=SC2086 # words
+		exercise $args
+		assertEquals "exit code of: $args ($out)" 2 "$rc"
+	done
+	exercise check 4
+	assertEquals 1 "$rc"
+	assert_in "$out" 'next: labs/exercise start 04'
+}
+
+# Each hint and page section that a test names is there, in both languages.
+test_help_that_is_named_exists() {
+	local folder slug n section chinese
+	for folder in labs/exercises/[0-9]*/; do
+		slug=$(basename "$folder")
+		while read -r n section; do
+			for chinese in '' -zh; do
+				assertEquals "hint $n of $slug$chinese" 1 "$(grep -c "^## $n\. " "${folder}hints$chinese.md")"
+			done
+			assertEquals "section \"$section\" of $slug" 1 "$(grep -cxF "## $section" "lessons/$slug/README.md")"
+		done < <(sed -n "s/^\tsee \([0-9]*\) '\(.*\)'/\1 \2/p" "$folder/exercise.sh")
+		assertEquals "points of $slug" 95 "$(sed -n 's/^\tworth \([0-9]*\) .*/\1/p' "$folder/exercise.sh" | paste -sd+ | bc)"
+		assertTrue "tests of $slug" "(($(grep -c '^test_' "$folder/exercise.sh") >= 8))"
+	done
+}
+
+test_hints_come_one_by_one() {
+	exercise hint 4
+	assert_in "$out" '^## 1\.'
+	exercise hint 4
+	assert_in "$out" '^## 2\.'
+	exercise hint 4 5
+	assert_in "$out" '^## 5\.'
+	language=zh_CN.UTF-8 exercise hint 4 5
+	assert_in "$out" '字节流'
+}
+
+test_solution_is_a_diff_after_a_question() {
+	exercise start 3
+	exercise solution 3
+	assertEquals 'unanswered' 1 "$rc"
+	exercise solution 3 --yes
+	assertEquals 0 "$rc"
+	assert_in "$out" '^\+.*IBV_QPS_RTR'
+}
+
+# Nothing is run in the VM for what does not compile.
+test_compile_errors_have_the_learners_own_lines() {
+	exercise start 3
+	echo 'int broken(void) { return' >>"$T/mine/03-qp-states/qp_state.c"
+	exercise check 3
+	assertEquals "$out" 1 "$rc"
+	assert_in "$out" "qp_state.c:$(wc -l <"$T/mine/03-qp-states/qp_state.c"):[0-9]+: error"
+	assert_in "$out" '^0 of 100 points'
+	exercise report --json
+	assertEquals '0 of 100' "$(jq -r '.[0] | "\(.points) of \(.of)"' <<<"$out")"
+	exercise report --junit
+	assertEquals 'failures' "$(grep -c '^test_' labs/exercises/03*/exercise.sh)" \
+		"$(($(xmllint --xpath 'string(//testsuite/@failures)' - <<<"$out") - 1))"
+	language=zh_CN.UTF-8 exercise check 3
+	assert_in "$out" '^0 / 100 分'
+}
+
+test_a_check_in_the_vm() {
+	if ! lab run --fresh true >/dev/null 2>&1; then
+		skip 'the lab cannot run here'
+		return 0
+	fi
+	begin_class 03
+	reference right
+	plant labs/tests/exercises/wrong/03.rules no-grh
+	grade_class 03
+	assertEquals 'the reference' 100 "$(points right)"
+	assert_caught "${expected[0]}"
+}
+
+. shunit2
