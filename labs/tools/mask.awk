@@ -31,6 +31,8 @@ function volatile(token, before, after) {
 		return "#" # a TCP port after an address
 	if (token ~ /^[0-9]+$/ && before ~ /[a-z]\.[ch]:$/)
 		return "#" # a line of a source: it moves with every line before it
+	if (token ~ /^[0-9]+\.json$/ && before ~ /qptrace-.*-$/)
+		return "#.json" # a pid
 	if (token ~ /^[0-9]+(ns|us|ms|s)$/ ||
 	    (token ~ /^[0-9]+[kKMGT]?i?(B|b|bit|bits)$/ && after ~ /^\/s/)) {
 		sub(/^[0-9]+/, "#", token)
@@ -69,4 +71,12 @@ BEGIN {
 	uuid = h4 h4 "-" h4 "-" h4 "-" h4 "-" h4 h4 h4
 }
 /^\$ / || /^> / { print; next }
+# A frame byte by byte (labs/lab capture --frame): what each packet has of its own
+/^ *[0-9]+ +([0-9a-f][0-9a-f] )+/ && /Identification|Checksum|Source Port|Sequence Number|CRC/ {
+	match($0, /^ *[0-9]+ +/)
+	bytes = substr($0, RLENGTH + 1)
+	sub(/^([0-9a-f][0-9a-f] )+/, "# ", bytes)
+	$0 = substr($0, 1, RLENGTH) bytes
+	sub(/: .*/, ": #")
+}
 { gsub(uuid, "#"); gsub(/[ \t]+/, " "); $0 = masked($0); gsub(/ +/, " "); print }

@@ -5,51 +5,8 @@
 # shellcheck source=labs/tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-DOCS=$ROOT/labs/docs
-
-docs() { # runs labs/docs on the tree $T; sets $out and $rc
-	rc=0
-	out=$("$DOCS" --root "$T" "$@" 2>&1) || rc=$?
-}
-
-# A tree with one lesson, filled: README.md, lessons/01-a and docs-zh/01-a.md.
-make_tree() {
-	mkdir -p "$T/common" "$T/lessons/01-a" "$T/docs-zh"
-	cat >"$T/common/a.c" <<'END'
-int before;
-// region outer
-int one(void)
-{
-	// region inner
-	return 1;
-	// endregion inner
-}
-// endregion outer
-END
-	cat >"$T/value" <<'END'
-QP 0x000011, PSN 0x1a2b3c, state RTR
-took 12 ms, half round trip 3.25 us
-END
-	page '# Lesson' >"$T/lessons/01-a/README.md"
-	page '# 第一课' >"$T/docs-zh/01-a.md"
-	echo 'See [lesson 1](lessons/01-a/README.md).' >"$T/README.md"
-	docs fill
-	assertEquals "fill: $out" 0 "$rc"
-}
-
-page() { # TITLE
-	cat <<END
-$1
-
-## Code
-<!-- region common/a.c outer -->
-<!-- /region -->
-
-## Output
-<!-- run cat value -->
-<!-- /run -->
-END
-}
+# shellcheck source=labs/tests/house/tree.sh
+. "$(dirname "$0")/tree.sh"
 
 test_fill_shows_region_and_output() {
 	make_tree
@@ -76,7 +33,7 @@ took 12 ms, half round trip 3.25 us
 ```
 <!-- /run -->
 END
-	assertEquals '' "$(diff "$T/want" "$T/lessons/01-a/README.md" 2>&1)"
+	assertEquals '' "$(head -n 21 "$T/lessons/01-a/README.md" | diff "$T/want" - 2>&1)"
 	assert_in "$(cat "$T/docs-zh/01-a.md")" '^\[common/a.c\]\(../common/a.c\)$'
 	docs check
 	assertEquals "check: $out" 0 "$rc"
@@ -210,6 +167,7 @@ test_check_catches_output_drift() {
 	drifts 'device rxe0' 'device rxe1'
 	drifts 'QPN 0x000011' 'QPN 0x000012'
 	drifts 'QPN 17' 'QPN 18'
+	drifts 'qptrace-mine-243.json' 'qptrace-first-243.json'
 	drifts 'one' $'one\ntwo'
 	drifts $'one\ntwo' $'two\none'
 	drifts 'at 10.99.0.1' 'at 10.99.0.2'
@@ -221,6 +179,7 @@ test_check_catches_output_drift() {
 	drifts 'hop_limit 64' 'hop_limit 63'
 	drifts 'PSN 0x1a2b3c' 'PSN none'
 	drifts 'rcvd_pkts 7' 'rcvd_pkts 0'
+	drifts '  51  a8 82 81       Packet Sequence Number: 1' '  52  a8 82 81       Packet Sequence Number: 1'
 	drifts 'id f2385930-7c39-4acf-b319-b87e5600058d' 'id f2385930-7c39'
 	drifts ' 11  qp_num   00 00 00 11' ' 11  qp_num   00 00 00 12'
 }
@@ -228,6 +187,7 @@ test_check_catches_output_drift() {
 test_check_bears_volatile_values() {
 	make_tree
 	stays 'PSN 0x1a2b3c   next' 'PSN 0x5d6e next'
+	stays 'to qptrace-mine-243.json' 'to qptrace-mine-96.json'
 	stays 'rq-psn 1234567 state RTS' 'rq-psn 89 state RTS'
 	stays '{"psn":123,"seconds":0.25}' '{"psn":99,"seconds":1.2e-05}'
 	stays 'lkey 0x1ff, rkey 0x2ff' 'lkey 0x3ff, rkey 0x43ff'
@@ -240,6 +200,8 @@ test_check_bears_volatile_values() {
 	stays 'sent_pkts 7, rdma_recvs 12' 'sent_pkts 11, rdma_recvs 3'
 	stays ' 31  psn       00 1a 2b 3c' ' 31  psn       00 ff 12 99'
 	stays 'plugin.c:128 unknown' 'plugin.c:110 unknown'
+	stays '  51  a8 82 81       Packet Sequence Number: 11043457' \
+		'  51  cb 26 8f       Packet Sequence Number: 13313679'
 	stays 'id "f2385930-7c39-4acf-b319-b87e5600058d",' \
 		'id "00112233-4455-4677-8899-aabbccddeeff",'
 }
@@ -275,8 +237,8 @@ test_command_that_does_not_end() {
 test_display_and_long_commands() {
 	make_tree
 	cat >"$T/README.md" <<'END'
-<!-- run show="server &
-client" bash -c 'echo "$PWD/x"; echo err >&2' -->
+<!-- run show="echo err
+client" bash -c 'client() { echo "$PWD/x"; }; client; echo err >&2' -->
 <!-- /run -->
 <!-- run bash -c '
 echo "a > b"
@@ -286,7 +248,7 @@ END
 	docs fill README.md
 	assertEquals "$out" 0 "$rc"
 	cat >"$T/want" <<'END'
-$ server &
+$ echo err
 $ client
 x
 err
@@ -436,14 +398,134 @@ test_dead_links() {
 [h](../../outside)
 
 [ref]: gone.md
+
+```sh
+labs/lab run lessons/01-a/README.md # labs/none
+sudo labs/gone
+```
 END
+	mkdir -p "$T/labs"
+	touch "$T/labs/lab"
 	docs check
 	assertEquals 1 "$rc"
-	assertEquals 4 "$(grep -c ': the link' <<<"$out")"
+	assertEquals 6 "$(grep -c ': the link' <<<"$out")"
+	assert_in "$out" '^README.md:9: the link /labs/none leads nowhere'
+	assert_in "$out" '^README.md:10: the link /labs/gone leads nowhere'
 	assert_in "$out" '^README.md:2: the link common/none.c leads nowhere'
 	assert_in "$out" '^README.md:3: the link none.png leads nowhere'
 	assert_in "$out" '^README.md:4: the link ../../outside leaves the tree'
 	assert_in "$out" '^README.md:6: the link gone.md leads nowhere'
+}
+
+# The tree above, whose lesson shows a picture.
+make_picture() {
+	make_tree
+	mkdir -p "$T/labs/pictures"
+	cat >"$T/labs/pictures/way.pic" <<'END'
+title Two & one | 二与一
+size 40
+lane a 8 12 plain A
+lane b 32 12 plain B
+message data a b few < words | 不多的字
+step b 12 error the end | 到此为止
+END
+	echo '![two](../../labs/pictures/way.svg)' >>"$T/lessons/01-a/README.md"
+	echo '![二](../labs/pictures/way.zh.svg)' >>"$T/docs-zh/01-a.md"
+	docs fill
+	assertEquals "fill: $out" 0 "$rc"
+	docs check
+	assertEquals "check: $out" 0 "$rc"
+}
+
+test_pictures_are_drawn_and_their_drift_is_caught() {
+	make_picture
+	local english chinese
+	english=$(<"$T/labs/pictures/way.svg") chinese=$(<"$T/labs/pictures/way.zh.svg")
+	assert_in "$english" '<title>Two &amp; one</title>'
+	assert_in "$english" '>few &lt; words</text>'
+	assert_in "$chinese" '>不多的字</text>'
+	assert_not_in "$english" '不多|二'
+	assert_in "$english" '^@media\(prefers-color-scheme:dark\)'
+	sed -i 's/到此为止/到了/' "$T/labs/pictures/way.pic"
+	docs check --no-run
+	assertEquals 1 "$rc"
+	assert_in "$out" '^labs/pictures/way.zh.svg has drifted from labs/pictures/way.pic'
+	assert_not_in "$out" 'way.svg has drifted'
+	assertEquals 'check must not write' "$chinese" "$(<"$T/labs/pictures/way.zh.svg")"
+	docs fill --no-run
+	assert_in "$out" '^docs: drew labs/pictures/way.zh.svg'
+	docs check --no-run
+	assertEquals "$out" 0 "$rc"
+	mv "$T/labs/pictures/way.zh.svg" "$T/labs/pictures/else.zh.svg"
+	docs check --no-run
+	assert_in "$out" '^docs: 3 to mend'
+	assert_in "$out" 'way.zh.svg leads nowhere'
+	assert_in "$out" 'else.zh.svg has no labs/pictures/else.pic'
+}
+
+test_pages_show_pictures_of_their_language() {
+	make_picture
+	sed -i 's/way.zh.svg/way.svg/' "$T/docs-zh/01-a.md"
+	docs check --no-run
+	assertEquals 1 "$rc"
+	assert_in "$out" '^docs-zh/01-a.md:[0-9]+: this picture is in the other language. Show ../labs/pictures/way.zh.svg'
+	sed -i 's/way.svg/way.zh.svg/; s/!.二/![/' "$T/docs-zh/01-a.md"
+	sed -i 's/way.svg/way.zh.svg/' "$T/lessons/01-a/README.md"
+	docs check --no-run
+	assert_in "$out" '^docs-zh/01-a.md:[0-9]+: the picture ../labs/pictures/way.zh.svg has no words'
+	assert_in "$out" '^lessons/01-a/README.md:[0-9]+: this picture .* Show ../../labs/pictures/way.svg'
+	sed -i '/^!/d' "$T/docs-zh/01-a.md"
+	docs check --no-run
+	assert_in "$out" '^docs-zh/01-a.md: shows the pictures \(\), but lessons/01-a/README.md \(way\)'
+}
+
+# refused WHY LINE: a picture with this line cannot be drawn
+refused() {
+	printf 'title T\nsize 20 6\nbox a 1 1 9 2 plain.top\n%s\n' "$2" >"$T/labs/pictures/way.pic"
+	docs fill --no-run
+	assertEquals "$2" 1 "$rc"
+	assert_in "$out" "way.pic:[0-9]*: .*$1" "$2:"
+}
+
+# shellcheck disable=SC2016 # a ` in a picture
+test_pictures_that_would_not_be_legible() {
+	make_picture
+	refused 'needs 12 columns, box b has 9' 'box b 1 3 9 2 plain eleven word'
+	refused 'needs 11 columns, box b has 9' 'box b 1 3 9 2 plain fits | 这句放不下'
+	refused 'needs 3 rows, box b has 2' 'box b 1 3 9 2 plain a\nb\nc'
+	refused 'leaves the picture' 'text 15 3 plain too far right'
+	refused 'box b leaves the picture' 'box b 12 1 9 2 plain'
+	refused 'needs 10 columns, its line has 6' 'arrow data 1,5 7,5 too long'
+	refused 'and box a touch' 'text 8 2 plain half in'
+	refused '"one" meets "two"' $'text 2 5 plain two\ntext 4 5 plain one'
+	refused '"b" meets "a"' $'text 2 5 plain a\ntext 3 5 plain b'
+	refused 'there is no colour pink' 'text 1 5 pink x'
+	refused '"c.l" is no place' 'arrow data a.r c.l'
+	refused 'there is no lane x' 'step x 4 plain x'
+	refused 'there is no command circle' 'circle a'
+	refused 'a ` is not closed' 'text 1 5 plain `x'
+}
+
+test_pictures_of_the_state_machine_show_its_table() {
+	make_picture
+	printf '| %s |\n' '1 | A → B | PORT, AV | - | x' '2 | B → A | - | - | x' >"$T/table.md"
+	refused 'it does not show B A' $'table cat table.md\ntext 11 2 plain {A B}'
+	refused 'A B requires PORT, AV' $'table cat table.md\ntext 11 2 plain {A B, B A: none}'
+	refused 'the table has no B C' $'table cat table.md\ntext 11 2 plain {B C}'
+	refused 'printed no transitions. Run make' 'table cat value'
+	cat >"$T/labs/pictures/way.pic" <<'END'
+title T
+size 20 6
+table cat table.md
+text 1 1 plain {A B}
+text 1 4 plain {B A: none}
+END
+	docs fill
+	assertEquals "$out" 0 "$rc"
+	assert_in "$(<"$T/labs/pictures/way.svg")" '>PORT</tspan>'
+	sed -i 's/PORT, //' "$T/table.md"
+	docs check --no-run
+	assert_in "$out" '^labs/pictures/way.svg has drifted'
 }
 
 test_usage() {
@@ -459,6 +541,22 @@ test_usage() {
 }
 
 # A made-up lab: what the VMs would say is in $T/fresh and $T/used.
+test_a_vm_that_starts_does_not_say_so_in_a_page() {
+	make_tree
+	mkdir "$T/labs"
+	cat >"$T/labs/lab" <<'END'
+#!/bin/sh
+[ -e up ] || echo "lab: VM started" >&2
+touch up
+[ "$3" = true ] || echo yes
+END
+	chmod +x "$T/labs/lab"
+	printf '<!-- run labs/lab run ask -->\n<!-- /run -->\n' >>"$T/README.md"
+	docs fill README.md
+	assert_in "$(<"$T/README.md")" '^yes$' "$out"
+	assert_not_in "$(<"$T/README.md")" 'VM started'
+}
+
 test_a_used_vm_may_confirm_and_only_a_fresh_one_deny() {
 	make_tree
 	mkdir "$T/labs"
@@ -509,6 +607,7 @@ END
 
 # Their code and headings; what their commands print is in long_docs.sh.
 test_pages_of_this_tree_show_its_code() {
+	[[ -x build/qp_explain ]] || build BUILD=build build/qp_explain
 	rc=0
 	out=$("$DOCS" check --no-run 2>&1) || rc=$?
 	assertEquals "$out" 0 "$rc"
