@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+/*
+ * 第 8 课：单边操作
+ *
+ * A 发起，B 只是把一块内存（board）亮出来，然后什么也不做。两端在同一个进程里，所以随时
+ * 可以看一眼 B 的内存与 CQ：这正是要看的——什么到了，谁知道。没点名设备而机器上有两个，
+ * A 与 B 就各用一个：包才走得出来，labs/lab capture 才看得见。
+ */
+#include "one_sided.h"
+
+#include "base/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COPY_BYTES 8192 /* 两个包 */
+
+/* 单边操作在 B 的 CQ 里不留任何东西：取一次，应当是空的。*/
+static int nothing_at_b(struct walk *w)
+{
+	struct ibv_wc wc;
+	int n = try_completion(&w->b, &wc);
+
+	if (n)
+		return n < 0 ? n : not_refused("a completion of B's");
+	report_fact("B: no completion, its program was not asked");
+	return 0;
+}
+
+// region write
+static int write_hello(struct walk *w)
+{
+	int rc;
+
+	report_step("A WRITEs %zu bytes to B's text", sizeof(HELLO));
+	rc = write_text(w, HELLO, sizeof(HELLO), at(w, w->board->text),
+			w->a.remote.rkey);
+	if (rc)
+		return rc;
+	report_fact("A: WRITE completed");
+	report_fact("B's text: \"%s\"", w->board->text);
+	return nothing_at_b(w);
+}
+// endregion write
+
+// region read
+static int read_hello(struct walk *w)
+{
+	int rc;
+
+	report_step("A READs them back");
+	memset(send_slot(&w->a, 0), 0, sizeof(HELLO));
+	rc = read_back(w, sizeof(HELLO), at(w, w->board->text),
+		       w->a.remote.rkey);
+	if (rc)
+		return rc;
+	report_fact("A: READ completed, \"%s\"", send_slot(&w->a, 0));
+	return nothing_at_b(w);
+}
+// endregion read
+
+// region write-imm
+static int write_with_imm(struct walk *w)
+{
+	struct ibv_wc wc;
+	int rc;
+
+	report_step("A WRITEs with immediate %u; B has posted a receive", 2026);
+	rc = post_receive(&w->b, 0);
+	memcpy(send_slot(&w->a, 0), "imm", 4);
+	if (!rc)
+		rc = post_write_imm(&w->a, 0, 4, at(w, w->board->text),
+				    w->a.remote.rkey, 2026, IBV_SEND_SIGNALED);
+	if (!rc)
+		rc = poll_completion(&w->a, WR_ID_WRITE(0), NULL,
+				     POLL_TIMEOUT_MS);
+	if (!rc)
+		rc = poll_completion(&w->b, WR_ID_RECV(0), &wc,
+				     POLL_TIMEOUT_MS);
+	if (rc)
+		return rc;
+	report_fact("B: RECV_RDMA_WITH_IMM, immediate %u, byte_len %u",
+		    received_imm(&wc), wc.byte_len);
+	report_fact("B's text: \"%s\"; its receive's buffer: \"%s\"",
+		    w->board->text, recv_slot(&w->b, 0));
+	return 0;
+}
+// endregion write-imm
+
+// region fence
+/* 把 B 的 page 搬到 B 的 copy，经 A 的一个 slot，中间不等：先后由 FENCE 保证。*/
+static int copy_by_fence(struct walk *w)
+{
+	struct ibv_sge into = { .addr = (uintptr_t)send_slot(&w->a, 0),
+				.length = COPY_BYTES,
+				.lkey = w->a.mr->lkey };
+	int rc;
+
+	report_step("A READs B's page and WRITEs it to B's copy, fenced");
+	memset(w->board->page, 'p', COPY_BYTES);
+	rc = post_read(&w->a, 0, &into, at(w, w->board->page),
+		       w->a.remote.rkey);
+	if (!rc)
+		rc = post_write(&w->a, 0, COPY_BYTES, at(w, w->board->copy),
+				w->a.remote.rkey,
+				IBV_SEND_FENCE | IBV_SEND_SIGNALED);
+	if (!rc)
+		rc = poll_completion(&w->a, WR_ID_READ(0), NULL,
+				     POLL_TIMEOUT_MS);
+	if (!rc)
+		rc = poll_completion(&w->a, WR_ID_WRITE(0), NULL,
+				     POLL_TIMEOUT_MS);
+	if (rc)
+		return rc;
+	if (memcmp(w->board->copy, w->board->page, COPY_BYTES))
+		return fail(-EBADMSG, NULL, "the copy differs from the page");
+	report_fact("the copy is the page, all %u bytes of it", COPY_BYTES);
+	return 0;
+}
+// endregion fence
+
+/* ---- 从头到尾 --------------------------------------------------------------- */
+
+// region board
+static int make_board(struct walk *w)
+{
+	const int rights = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
+			   IBV_ACCESS_REMOTE_ATOMIC;
+	int rc = modify_qp_to_init(&w->a);
+
+	if (!rc)
+		rc = modify_qp_to_init(&w->b);
+	if (!rc)
+		rc = expose_memory(&w->b, w->board, sizeof(*w->board), rights,
+				   &w->mr);
+	return rc ? rc : allow_remote(&w->b, (unsigned int)rights);
+}
+// endregion board
+
+static void show_board(const struct walk *w)
+{
+	report_step("A on %s, B on %s; B exposes %zu bytes and says where",
+		    ibv_get_device_name(w->a.context->device),
+		    ibv_get_device_name(w->b.context->device),
+		    sizeof(*w->board));
+	report_fact("address 0x%jx, rkey 0x%x", (uintmax_t)w->a.remote.addr,
+		    w->a.remote.rkey);
+}
+
+static int run(struct walk *w)
+{
+	int rc = make_board(w);
+
+	if (!rc && w->lesson->broken)
+		return lesson_plant(w->lesson, w);
+	if (!rc)
+		rc = connect_to_board(w);
+	if (rc)
+		return rc;
+	show_board(w);
+	rc = write_hello(w);
+	if (!rc)
+		rc = read_hello(w);
+	if (!rc)
+		rc = write_with_imm(w);
+	if (!rc)
+		rc = copy_by_fence(w);
+	if (!rc)
+		rc = atomics(w);
+	if (!rc)
+		rc = eight_clients(w);
+	if (!rc)
+		rc = windows(w);
+	return rc ? rc : keys(w);
+}
+
+/* 没点名就给 B 另一个设备，如果有。返回的名字属于 @name。*/
+static void choose_other_device(const struct rdma_resources *a, char *name,
+				size_t size)
+{
+	const char *mine = ibv_get_device_name(a->context->device);
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	const char *other = mine;
+
+	for (int i = 0; list && list[i]; i++)
+		if (strcmp(ibv_get_device_name(list[i]), mine))
+			other = ibv_get_device_name(list[i]);
+	snprintf(name, size, "%s", other);
+	if (list)
+		ibv_free_device_list(list);
+}
+
+static int open_both(struct walk *w, struct rdma_config config)
+{
+	char name[64];
+	int rc;
+
+	config.msg_size = SLOT_BYTES;
+	config.send_slots = config.recv_slots = 2;
+	rc = init_rdma_resources(&w->a, &config);
+	if (rc)
+		return rc;
+	if (!config.device_name) {
+		choose_other_device(&w->a, name, sizeof(name));
+		config.device_name = name;
+	}
+	return init_rdma_resources(&w->b, &config);
+}
+
+static int close_both(struct walk *w)
+{
+	int rc = 0, undo;
+
+	if (w->mr)
+		rc = check_destroyed("ibv_dereg_mr", ibv_dereg_mr(w->mr));
+	undo = destroy_rdma_resources(&w->b);
+	rc = rc ? rc : undo;
+	undo = destroy_rdma_resources(&w->a);
+	free(w->board);
+	return rc ? rc : undo;
+}
+
+int main(int argc, char *argv[])
+{
+	struct lesson lesson;
+	struct walk w = { .lesson = &lesson };
+	int rc = lesson_parse(&lesson, breaks, argc, argv);
+	int undo;
+
+	if (rc >= 0)
+		return rc;
+	w.board = calloc(1, sizeof(*w.board));
+	rc = w.board ? open_both(&w, lesson.config)
+		     : no_memory_for_buffer(sizeof(*w.board));
+	if (!rc)
+		rc = run(&w);
+	undo = close_both(&w);
+	return rc || undo ? 1 : 0;
+}
