@@ -463,6 +463,49 @@ test_pictures_are_drawn_and_their_drift_is_caught() {
 	assert_in "$out" 'else.zh.svg has no labs/pictures/else.pic'
 }
 
+# make_shot: the photograph of a page that a stand-in for labs/qptrace makes of recordings
+make_shot() {
+	make_tree
+	mkdir -p "$T/labs/pictures" "$T/bin"
+	printf '%s\n' '#!/bin/sh' 'while [ "$1" != --html ]; do shift; done' \
+		'cat "$3" >"$2"' >"$T/labs/qptrace"
+	printf '%s\n' '#!/bin/sh' 'for a; do case $a in --screenshot=*) echo picture >"${a#*=}" ;; esac; done' \
+		>"$T/bin/chromium"
+	printf '#!/bin/sh\necho a-font\n' >"$T/bin/fc-list"
+	chmod +x "$T/labs/qptrace" "$T/bin/"*
+	printf 'size 9x9\ncat run >"$A"\n' >"$T/labs/pictures/way.shot"
+	echo '{"ev":"modify_qp","to":"RTR","t":1}' >"$T/run"
+	PATH=$T/bin:$PATH docs fill
+	assertEquals "fill: $out" 0 "$rc"
+	assert_in "$out" '^docs: photographed labs/pictures/way.zh.png'
+}
+
+test_photographs_are_of_the_page_that_is() {
+	make_shot
+	echo '{"ev":"modify_qp","to":"RTR","t":2}' >"$T/run" # another time is no drift
+	docs check
+	assertEquals "check: $out" 0 "$rc"
+	echo '{"ev":"modify_qp","to":"RTS","t":2}' >"$T/run"
+	docs check --no-run
+	assertEquals "without a run: $out" 0 "$rc"
+	docs check
+	assertEquals 1 "$rc"
+	assert_in "$out" '^labs/pictures/way.a.json is not what labs/pictures/way.shot records now'
+	sed -i 's/^cat/echo new | cat -/' "$T/labs/qptrace"
+	docs check --no-run
+	assertEquals 1 "$rc"
+	assert_in "$out" '^labs/pictures/way.png is not what the page of labs/qptrace looks like now'
+	PATH=$T/bin:$PATH docs fill
+	assert_in "$out" '^docs: photographed labs/pictures/way.png'
+	assert_in "$(<"$T/labs/pictures/way.a.json")" RTS
+	docs check
+	assertEquals "check: $out" 0 "$rc"
+	echo false >>"$T/labs/pictures/way.shot"
+	sed -i '/^cat/d' "$T/labs/pictures/way.shot"
+	docs check
+	assert_in "$out" '^labs/pictures/way.shot records nothing'
+}
+
 test_pages_show_pictures_of_their_language() {
 	make_picture
 	sed -i 's/way.zh.svg/way.svg/' "$T/docs-zh/01-a.md"
