@@ -8,7 +8,7 @@
 
 exercise() { # sets $out and $rc
 	rc=0
-	out=$(EXERCISE_DIR=$T/mine LANG=${language:-C.UTF-8} LC_ALL='' labs/exercise "$@" 2>&1 </dev/null) || rc=$?
+	out=$(EXERCISE_DIR=$T/mine LC_MESSAGES='' LANG=${language:-C.UTF-8} LC_ALL='' labs/exercise "$@" 2>&1 </dev/null) || rc=$?
 }
 
 test_a_starter_is_never_overwritten() {
