@@ -9,7 +9,7 @@
  */
 #include "base/deadline.h"
 #include "base/report.h"
-#include "explain/rxe.h"
+#include "explain/rxe_facts.h"
 #include "faults.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ static void print_lines(const char *label, const char *text)
 
 /*
  * 有的内核上，症状是另一个样子；fine 的连错都不算，谁也不许被怪罪。哪些内核，
- * 见 explain_rxe。
+ * 见 explain/rxe_facts.h。
  */
 #define FLUSHED RXE_HIDES_LOCAL_ERRORS, "wc.status 5 ", false
 static const struct {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * rxe_facts.c —— 把 common/explain_rxe 的表印给人看，也回答脚本
+ * rxe_facts.c —— 把 common/explain/rxe_facts.c 的表印给人看，也回答脚本
  *
  *	rxe_facts                  整张表，Markdown，课文由它生成
  *	rxe_facts NAME [RELEASE]   这一条在此内核（或 RELEASE）上成立吗？0 是，1 否
  */
 #include "base/report.h"
-#include "explain/rxe.h"
+#include "explain/rxe_facts.h"
 
 #include <string.h>
 #include <sys/utsname.h>

@@ -15,7 +15,7 @@
  * 值，AV 指向自己（路由与邻居必然成立），QP 先去一次 INIT 让 uverbs 记住 port。
  */
 #include "explain/qp_table.h"
-#include "explain/rxe.h"
+#include "explain/rxe_facts.h"
 
 #include <elf.h>
 #include <errno.h>

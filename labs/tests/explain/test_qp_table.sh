@@ -22,7 +22,7 @@ oneTimeSetUp() {
 	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/table.o" \
 		"$SOURCES/common/explain/qp_table.c"
 	"${CC:-cc}" "${CFLAGS[@]}" -c -o "$sweep/rxe.o" \
-		"$SOURCES/common/explain/rxe.c"
+		"$SOURCES/common/explain/rxe_facts.c"
 	build_sweep "$SWEEP" "$DATA" || fail "cannot build qp_sweep"
 }
 

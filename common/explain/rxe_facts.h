@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rxe.h - what the rxe of one Linux does otherwise than that of another.
+ * rxe_facts.h - what the rxe of one Linux does otherwise than that of another.
  *
  * The one table of it. Each row was measured on the kernels of Debian 12 (6.1),
  * 13 (6.12) and sid (7.2), by the fault or the test that the row names; it expects
@@ -8,8 +8,8 @@
  * Kernels in between were not measured: a change counts from the first one on which
  * it was seen, or from the one whose source has it.
  */
-#ifndef EXPLAIN_RXE_H
-#define EXPLAIN_RXE_H
+#ifndef EXPLAIN_RXE_FACTS_H
+#define EXPLAIN_RXE_FACTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

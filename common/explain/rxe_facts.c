@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * rxe.c —— 各版本 Linux 的 rxe 有哪些不同
+ * rxe_facts.c —— 各版本 Linux 的 rxe 有哪些不同
  *
  * 同一个错误，6.1 上报 2，6.12 上报 5；同一个调用，6.1 拒绝，6.12 装作成功。这些差别
  * 只写在这里：解释器、故障目录、测试和课文都来问它，不各记各的。问的是正在跑的内核，
  * 不是编译时的头文件：同一个程序，换一台机器就换一个 rxe。
  */
-#include "rxe.h"
+#include "rxe_facts.h"
 
 #include <stdio.h>
 #include <sys/utsname.h>
