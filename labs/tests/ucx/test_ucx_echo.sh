@@ -121,9 +121,10 @@ test_measurements() {
 }
 
 # One good client talks all the time while each of the bad ones comes.
-test_bad_clients() {
-	local fds
-	UCX_LOG_LEVEL=warn UCX_LOG_FILE=$T/ucx.log serve ucx_echo server -i 1 -t 2
+# meet_bad_clients LIST COUNTS SERVER_OPTION…
+meet_bad_clients() {
+	local fds list=$1 counts=$2
+	UCX_LOG_LEVEL=warn UCX_LOG_FILE=$T/ucx.log serve ucx_echo server "${@:3}"
 	ask ucx_echo before -q
 	fds=$(find "/proc/${pids[server]}/fd" | wc -l)
 	begin_ask ucx_echo good -q -n 100000000
@@ -137,7 +138,7 @@ test_bad_clients() {
 			"kill -0 ${pids[good]}"
 		[[ $1 == die-* ]] || assertEquals "$1 was let go" 0 "$(rc_of "bad.$1")"
 	}
-	each "$BAD_CLIENTS" meets
+	each "$list" meets
 	stop good INT
 	assert_error good 1 'stopped by a signal'
 	ask ucx_echo after -q
@@ -148,8 +149,13 @@ test_bad_clients() {
 	stop server
 	assertEquals "exit code" 0 "$(rc_of server)"
 	assert_not_in "$(cat "$T/ucx.log")" 'was not matched'
-	assertEquals '[19,15]' "$(jq -c '[.clients, .failed]' "$T/server.out")"
+	assertEquals "$counts" "$(jq -c '[.clients, .failed]' "$T/server.out")"
 }
+
+# Only who says nothing is met by a server that has little time.
+test_bad_clients() { meet_bad_clients "$(loud "$BAD_CLIENTS")" '[16,12]' -i 60 -t 60; }
+
+test_silent_clients() { meet_bad_clients "$(silent "$BAD_CLIENTS")" '[6,3]' -i 3 -t 4; }
 
 # Not UCX at all.
 test_strangers() {
@@ -230,7 +236,16 @@ test_independent_peer() {
 }
 
 test_independent_peer_that_misbehaves() {
-	serve ucx_echo server -i 1 -t 2
+	local list
+	for list in "$(loud "$DRIVER_FAULTS")" "$(silent "$DRIVER_FAULTS")"; do
+		misbehaves "$list"
+	done
+}
+
+misbehaves() { # LIST
+	local patience=60
+	[[ ! $(silent "$1") ]] || patience=3
+	serve ucx_echo server -i "$patience" -t "$patience"
 	meets() {
 		says_next server
 		run "$1" timeout 15 "$N/ucx_driver" client 127.0.0.1 "$port" \
@@ -240,7 +255,7 @@ test_independent_peer_that_misbehaves() {
 		run after timeout 15 "$N/ucx_driver" client 127.0.0.1 "$port"
 		assertEquals "after $1" 0 "$(rc_of after)"
 	}
-	each "$DRIVER_FAULTS" meets
+	each "$1" meets
 	stop server
 	assertEquals "exit code" 0 "$(rc_of server)"
 }
