@@ -5,8 +5,8 @@
  *	rxe_facts                  整张表，Markdown，课文由它生成
  *	rxe_facts NAME [RELEASE]   这一条在此内核（或 RELEASE）上成立吗？0 是，1 否
  */
-#include "base/report.h"
 #include "explain/rxe_facts.h"
+#include "base/report.h"
 
 #include <string.h>
 #include <sys/utsname.h>

@@ -18,7 +18,7 @@ static void *check(int err, const char *call)
 	if (!err)
 		return NULL;
 	fprintf(stderr, "error: %s: %s\n", call, strerror(err));
-	fputs(" next: labs/lab run ibv_devices or labs/qptrace CMD\n", stderr);
+	fputs(" next: labs/lab run CMD, or labs/lab run labs/qptrace CMD\n", stderr);
 	exit(err == ENODEV ? 77 : err == E2BIG ? 2 : 1); /* 内核来收尾 */
 }
 

@@ -179,6 +179,15 @@ test_shellcheck() {
 	agrees rule_shellcheck text 'echo $1\n'
 }
 
+# "$(…)" before it, and $? is the exit code of that.
+rule_exit_codes() { grep -nE '^[[:space:]]*assert.*\$\(.*\)" ([0-9]+ )?\$\?$' "$@"; }
+
+test_exit_codes_that_are_asserted_are_of_the_command() {
+	assertEquals '' "$(rule_exit_codes "${files[@]}")"
+	# shellcheck disable=SC2016
+	objects rule_exit_codes a.sh '\tassertEquals "$(<err)" 0 $?\n'
+}
+
 test_bash_can_read_it() {
 	assertEquals '' "$(rule_bash_n "${files[@]}")"
 	objects rule_bash_n a.sh 'if true; then\n'

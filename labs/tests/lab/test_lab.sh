@@ -581,6 +581,11 @@ test_ordinary_user() {
 	mkdir -m 555 "$tree/closed"
 	as_nobody "$L" run touch "$tree/closed/not-mine" 2>/dev/null
 	assertNotEquals "wrote where nobody may not" 0 $?
+	to_ordinary "$tree/build"
+	as_nobody "$L" capture true >"$T/out" 2>"$T/err"
+	rc=$?
+	assertEquals "capture: $(<"$T/err")" 0 "$rc"
+	assert_in "$(<"$T/out")" '^no packets: '
 	as_nobody "$L" down 2>/dev/null
 	assertEquals 0 $?
 	assertEquals 0 "$(qemus "$tree/home/cache/")"

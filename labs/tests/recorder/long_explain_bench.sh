@@ -12,9 +12,9 @@ LEAST_FIRST=30
 MOST_WRONG=19
 
 test_a_sample() {
-	local said first wrong
-	labs/faults/explain-bench --sample 60 >"$T/out" 2>"$T/err"
-	assertEquals "exit code: $(tail -n 5 "$T/err")" 0 $?
+	local said first wrong rc=0
+	labs/faults/explain-bench --sample 60 >"$T/out" 2>"$T/err" || rc=$?
+	assertEquals "exit code: $(tail -n 5 "$T/err")" 0 "$rc"
 	said=$(awk '$1 == "all"' "$T/out" | tail -n 1)
 	assert_in "$said" '^all '
 	first=$(awk '{ print int(100 * $2 / ($2 + $3 + $4 + $5 + $6)) }' <<<"$said")
