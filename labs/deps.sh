@@ -75,6 +75,7 @@ needs() {
 	test     program:nft             nftables                         nftables                       nftables          a firewall for the doctor to find
 	test     program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
 	test     program:xgettext        gettext                          gettext                        gettext           finds the messages that want a Chinese one
+	test     program:xmllint         libxml2-utils                    libxml2                        libxml2           reads the marks as GitLab does
 	test     program:man             man-db                           man-db                         man-db            checks the manual pages
 	test     program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
 	test     program:chromium        chromium                         chromium                       chromium          opens the recorder's report

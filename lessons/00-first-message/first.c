@@ -13,21 +13,21 @@
 #define OK(call)   check(call, #call)
 #define MADE(call) ((call) ?: check(errno, #call))
 
-static void *check(int err, const char *call)
+static void *check(int err, const char *call) /* 失败就退出，内核来收尾 */
 {
 	if (!err)
 		return NULL;
 	fprintf(stderr, "error: %s: %s\n", call, strerror(err));
-	fputs(" next: labs/lab run CMD, or labs/lab run labs/qptrace CMD\n", stderr);
-	exit(err == ENODEV ? 77 : err == E2BIG ? 2 : 1); /* 内核来收尾 */
+	fputs(" next: labs/lab run labs/qptrace CMD explains it\n", stderr);
+	exit(err == ENODEV || err == ENOSYS ? 77 : 1 + (err == E2BIG));
 }
 
 /* 没点名就取第一个设备。条目归列表所有，所以先 open，后释放列表。*/
 static struct ibv_context *open_device(const char *name)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL), **it = list;
+	struct ibv_device **list = MADE(ibv_get_device_list(NULL)), **it = list;
 
-	check(list && *list ? 0 : ENODEV, "ibv_get_device_list()");
+	check(*list ? 0 : ENODEV, "ibv_get_device_list()");
 	while (*it && name && strcmp(ibv_get_device_name(*it), name))
 		it++;
 	check(*it ? 0 : ENXIO, name);

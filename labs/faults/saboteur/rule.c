@@ -28,10 +28,9 @@ struct field {
 	const struct bit *bits;
 };
 
-#define BIT(prefix, name)           \
-	{                           \
-#name, prefix##name \
-	}
+// clang-format off
+#define BIT(prefix, name) { #name, prefix##name }
+// clang-format on
 
 static const struct bit mask_bits[] = {
 	BIT(IBV_QP_, STATE),
@@ -66,11 +65,11 @@ static const struct bit send_bits[] = {
 	{ 0 },
 };
 
-#define FIELD(name, type, member, bits)                             \
-	{                                                           \
-		name, offsetof(struct type, member),                \
-			sizeof(((struct type *)NULL)->member), bits \
-	}
+// clang-format off
+#define FIELD(name, type, member, bits) \
+	{ name, offsetof(struct type, member), \
+	  sizeof(((struct type *)NULL)->member), bits }
+// clang-format on
 #define OF_QP(member) FIELD(#member, modify_args, attr.member, NULL)
 #define OF_AV(member) FIELD(#member, modify_args, attr.ah_attr.member, NULL)
 #define OF_GRH(member) \

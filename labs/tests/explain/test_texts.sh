@@ -13,7 +13,7 @@
 # Who says what the table has. failed.c speaks for the course's own programs.
 mapfile -t speakers < <(cd "$SOURCES" && printf '%s\n' common/explain/*.c \
 	labs/recorder/{stall,event,fast,control}.c labs/report/{text,model}.c |
-	grep -vE '/(failed|qp_table.*|rxe|translate)\.c$')
+	grep -vE '/(failed|qp_table.*|rxe_facts|translate)\.c$')
 
 oneTimeSetUp() {
 	make_says=$(build "$B/libqptrace.so" "$B/qptrace-report" 2>&1) || echo "$make_says" >&2

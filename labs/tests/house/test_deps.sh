@@ -48,6 +48,7 @@ brings() {
 	case $1 in
 	nftables) program=nft ;;
 	gettext) program=xgettext ;;
+	libxml2-utils | libxml2) program=xmllint ;;
 	man-db) program='man' ;;
 	rdmacm-utils | librdmacm-utils | rdma-core) program=rping ;;
 	ucx-utils | ucx | openucx) program=ucx_perftest ;;
@@ -125,7 +126,7 @@ one_cause_one_next() {
 }
 
 TEST_DEB=(shunit2 shellcheck cppcheck clang clang-format libclang-rt-dev valgrind
-	tshark nftables rdmacm-utils gettext man-db ucx-utils chromium)
+	tshark nftables rdmacm-utils gettext libxml2-utils man-db ucx-utils chromium)
 
 test_what_is_there_is_not_installed() {
 	fakes
@@ -166,7 +167,7 @@ test_apt() {
 	deps test
 	assertEquals "$(<"$T/err")" 0 "$rc"
 	assertEquals "$(printf '%s\n' "${TEST_DEB[@]}" | sort | paste -sd ' ')" "$(installed)"
-	assert_in "$(<"$T/out")" '^installing 14 packages: 3 MB to fetch'
+	assert_in "$(<"$T/out")" '^installing 15 packages: 3 MB to fetch'
 	deps test
 	assertEquals "a second time: $(<"$T/out")" "0:" "$rc:$(<"$T/out")"
 }
@@ -195,7 +196,7 @@ test_what_cannot_be_had_does_not_stop_the_rest() {
 	one_cause_one_next 'apt has no package for these' 'install by hand'
 	assertEquals "$(printf 'not to be had: %s\n' 'tshark (reads the packets)' \
 		"chromium (opens the recorder's report)")" "$(grep '^not' "$T/err")"
-	assertEquals 12 "$(wc -l <"$F/log")"
+	assertEquals 13 "$(wc -l <"$F/log")"
 	: >"$F/log"
 	deps test
 	assertEquals "nothing can be done, and nothing is" "77:" "$rc:$(installed)"
@@ -209,7 +210,7 @@ test_what_does_not_fit_does_not_stop_the_rest() {
 	assertEquals 77 "$rc"
 	assert_in "$(<"$T/err")" '^not to be had: valgrind '
 	assertEquals "with new lists: $(installed)" 1 "$(grep -c 'apt-get .*update' "$F/log")"
-	assertEquals 13 "$(grep -vc apt-get "$F/log")"
+	assertEquals 14 "$(grep -vc apt-get "$F/log")"
 }
 
 test_no_network() {
@@ -228,10 +229,10 @@ test_dnf() {
 	assertEquals msgpack-devel "$(installed)"
 	fakes dnf
 	packages shunit2 ShellCheck cppcheck clang clang-tools-extra compiler-rt valgrind \
-		wireshark-cli nftables librdmacm-utils gettext man-db ucx chromium
+		wireshark-cli nftables librdmacm-utils gettext libxml2 man-db ucx chromium
 	deps test
 	assertEquals "$(<"$T/err")" 0 "$rc"
-	assertEquals 14 "$(wc -l <"$F/log")"
+	assertEquals 15 "$(wc -l <"$F/log")"
 }
 
 test_pacman() {

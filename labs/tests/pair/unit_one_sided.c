@@ -51,6 +51,14 @@ static int connect_with(int qp_rights)
 	return rc | modify_qp_to_rts(&b);
 }
 
+static enum ibv_qp_state state_of(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	query_qp(res, &attr);
+	return attr.qp_state;
+}
+
 /* 不经 poll_completion：坏的 completion 在这里是家常便饭，不解释。*/
 static int status_of(enum op op, uint64_t addr, uint32_t rkey, uint32_t length)
 {
@@ -71,15 +79,12 @@ static int status_of(enum op op, uint64_t addr, uint32_t rkey, uint32_t length)
 		rc = post_fetch_add(&a, 0, addr, rkey, MINE);
 	while (!rc && !ibv_poll_cq(a.cq, 1, &wc) && !deadline_passed(deadline))
 		rc = deadline_sleep_ms(0, deadline);
+	/* 拒绝的回音先到，B 的 QP 之后才进 ERR：不等它，它会在下一次的 RESET 之后才进。*/
+	while (!rc && wc.status >= IBV_WC_REM_INV_REQ_ERR &&
+	       wc.status <= IBV_WC_REM_OP_ERR && state_of(&b) != IBV_QPS_ERR &&
+	       !deadline_passed(deadline))
+		rc = deadline_sleep_ms(1, deadline);
 	return rc ? rc : (int)wc.status;
-}
-
-static enum ibv_qp_state state_of(struct rdma_resources *res)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
-
-	query_qp(res, &attr);
-	return attr.qp_state;
 }
 
 /* 做成了之后，B 的格子与 A 的 slot 应当是什么。*/
