@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * needle_engines.h - the connections of a storage node: one thread, one TCP
- * connection and one QP for each engine. The QP goes when the TCP connection
- * does.
+ * needle_engines.h - what a storage node does for its engines: a QP and the
+ * catalogue for each (peers.h).
  */
 #ifndef SERVER_NEEDLE_ENGINES_H
 #define SERVER_NEEDLE_ENGINES_H
 
 #include "needle/catalog.h"
-#include "rdma_common.h"
-
-#define NEEDLE_ENGINES_MOST 4096
+#include "peers.h"
 
 struct needle_service {
 	const struct rdma_resources *owner;   /* device and PD */

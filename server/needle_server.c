@@ -40,7 +40,7 @@ static int parse(struct server_options *opt, int argc, char *argv[])
 		  TEXT(opt->store) },
 		{ 'n', "max-engines", "N",
 		  "engines at once, 1 ... # (default: @)",
-		  NUMBER(opt->engines, 64, 1, NEEDLE_ENGINES_MOST) },
+		  NUMBER(opt->engines, 64, 1, PEERS_MOST) },
 		{ 'M', "max-mr", "B",
 		  "bytes of one memory region (default: the\ndevice's limit)",
 		  NUMBER(opt->most, UINT64_MAX, 1, UINT64_MAX) },
