@@ -87,6 +87,7 @@ may_write = @mkdir -p $(@D) 2>/dev/null; \
 # libs_NAME: libraries that only this one needs.
 PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
             qp_explain qptrace-report faults needle_server needle \
+            memory_server lock_client \
             rdma_engine engine_client unix_pingpong rxe_facts sabotage innocent
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
@@ -104,6 +105,8 @@ sources_sock_echo := client/sock_echo.c client/echo.c
 libs_ucx_echo = $(UCX) $(CRYPTO)
 sources_needle_server := $(wildcard server/needle_*.c) server/peers.c
 libs_needle_server = $(ISAL)
+sources_memory_server := server/memory_server.c server/peers.c
+sources_lock_client := client/lock_client.c
 sources_needle := $(wildcard client/needle*.c)
 libs_needle = $(ISAL)
 sources_rdma_engine := server/rdma_engine.c

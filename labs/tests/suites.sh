@@ -19,6 +19,8 @@ suites_of() {
 	common/*/*) room=${1#common/} ;;
 	common/*) room=pair ;;
 	client/*echo* | server/*echo*) room=ucx ;;
+	client/lock* | client/kv* | client/ring* | server/memory* | server/ring*) room=remote ;;
+	server/peers*) echo labs/tests/{remote,needle}/test_*.sh ;;
 	client/tag* | server/tag*) room=tag ;;
 	client/needle* | server/needle*) room=needle ;;
 	client/engine* | server/*engine*) room=engine ;;

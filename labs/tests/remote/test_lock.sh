@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# memory_server and lock_client: a counter and a lock that eight clients share, and
+# who is killed or stopped in it.
+#
+# shellcheck disable=SC2016 # scripts for the lab are quoted
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/guest.sh
+. "$ROOT/labs/tests/guest.sh"
+# shellcheck source=labs/tests/remote/remote.sh
+. "$ROOT/labs/tests/remote/remote.sh"
+
+oneTimeSetUp() {
+	build_helpers
+	export spy=$B/spy.so
+}
+
+test_eight_clients() {
+	on_rxe '
+		lend memory -q
+		for i in {1..8}; do client start "c$i" lock_client -e -t 60 -n 60; done
+		reap c{1..8}
+		client run look lock_client -n 0
+		end memory
+	' || return 0
+	assert_done memory look c{1..8}
+	assertEquals "the counter" 480 "$(json look .counter)"
+	assertEquals "the record" 480 "$(json look .entries)"
+	assertEquals "nothing to complete" 0 "$(sum .repairs c{1..8})"
+	assertTrue "nobody met anybody" "(( $(sum .waits c{1..8}) > 0 ))"
+}
+
+# Its requests: add, read, swap, read, write, write, swap; so up to the next round.
+test_killed_at_any_request() {
+	local n
+	on_rxe '
+		lend memory
+		for n in {1..8}; do
+			stop_at "$n" "dies$n" lock_client -n 2
+			await halted "dies$n"
+			kill9 "dies$n"
+			client run "after$n" lock_client -n 3
+		done
+		end memory
+	' || return 0
+	assert_done memory after{1..8}
+	assertEquals "killed in between two words" 1 "$(sum .repairs after{1..8})"
+	assertEquals "completed by the next one" 1 "$(json after6 .repairs)"
+	# Stopped before the nth request, so these are done: the add of all but the first
+	# (the last one stopped in its second round), the record of those past both WRITEs.
+	assertEquals "the counter" $((24 + 7)) "$(json after8 .counter)"
+	assertEquals "the record" $((24 + 3)) "$(json after8 .entries)"
+	assertEquals "locks that were freed" 4 \
+		"$(grep -c 'a lock that it had is free again' <<<"$(out_of memory)")"
+}
+
+# Stopped with the lock: sent away, and what it does when it wakes up does nothing.
+test_stopped_with_the_lock() {
+	on_rxe '
+		lend memory -l 1
+		stop_at 5 stopped lock_client -n 2
+		await halted stopped
+		client run impatient lock_client -n 1 -t 1
+		client run patient lock_client -n 5 -t 60
+		kill -CONT "${pids[stopped]}"
+		reap stopped
+		client run look lock_client -n 0
+		end memory
+	' || return 0
+	assert_done patient look
+	assertEquals 0 "$(rc_of memory)"
+	assert_in "$(err_of memory)" 'client 1 .* has kept a lock for [0-9]+ ms and is sent away'
+	assert_in "$(rc_of impatient)" '^[01]$'
+	[[ $(rc_of impatient) == 0 ]] ||
+		assert_error impatient 1 'client 1 has kept the lock of cell 0 for 1000 ms'
+	assert_error stopped 1 'WRITE|SWAP|CMP_SWP|retry|RETRY'
+	assertEquals "only the others'" $((5 + 1 - $(rc_of impatient))) "$(json look .entries)"
+}
+
+test_errors() {
+	on_rxe '
+		lend memory -q -n 1
+		stop_at 2 first lock_client -n 1
+		await halted first
+		client run second lock_client -n 1
+		kill9 first
+		client run third lock_client -n 1
+		for rule in rkey^1 rkey^256 remote_addr+2147483648; do
+			run "bad$rule" "$B/sabotage" -o "$T/said" "post_send:3:atomic.${rule/atomic.}" \
+				"$B/lock_client" -j 10.99.0.1 rxe1
+		done
+		run odd "$B/sabotage" -o "$T/said" post_send:1:atomic.remote_addr+4 \
+			"$B/lock_client" -j 10.99.0.1 rxe1
+		await qps 0
+		client run fourth lock_client -n 1
+		start lost "$B/lock_client" -j -n 4000000000 10.99.0.1 rxe1
+		await qps 1
+		kill9 memory
+		reap lost
+		server other -q -t 60 rxe0
+		run stranger "$B/lock_client" -t 3 10.99.0.1 rxe1
+		reap other
+		run nobody "$B/lock_client" -t 1 10.99.0.1 rxe1
+	' || return 0
+	assert_done third fourth
+	assert_error second 1 'the peer failed before sync point READY: EUSERS'
+	assert_error 'badrkey^1' 1 'remote access error \(10\)'
+	assert_error 'badrkey^256' 1 'remote access error \(10\)'
+	assert_error 'badremote_addr+2147483648' 1 'remote access error \(10\)'
+	assert_error odd 1 'EINVAL'
+	assert_error lost 1 'retry|no acknowledge|answer'
+	assert_error stranger 1 'plan of the memory|lends no memory'
+	assert_error nobody 1 'no server listened there'
+}
+
+test_wrong_usage() {
+	local n
+	usage_error 'the server is missing' lock_client
+	usage_error '--rounds is not' lock_client -n x 10.99.0.1
+	usage_error 'too many arguments: x' lock_client 10.99.0.1 rxe0 1 1 x
+	usage_error '--cells and --cell-bytes make more' memory_server -c 1048576
+	for n in 1 1048577 x; do usage_error '--cells is not' memory_server -c "$n"; done
+	for n in 255 262145; do usage_error '--cell-bytes is not' memory_server -b "$n"; done
+	for n in 0 4097; do usage_error '--max-clients is not' memory_server -n "$n"; done
+	usage_error '--lease is not' memory_server -l 0
+	for n in memory_server lock_client; do
+		assertEquals "$n --help" 0 "$("$B/$n" --help >/dev/null; echo $?)"
+	done
+}
+
+. shunit2
