@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# ring_server and ring_client: messages by WRITE with credits, no receive posted; the
+# record itself, cut at every byte; who is killed, and who is not right.
+#
+# shellcheck disable=SC2016 # scripts for the lab are quoted
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/guest.sh
+. "$ROOT/labs/tests/guest.sh"
+# shellcheck source=labs/tests/remote/remote.sh
+. "$ROOT/labs/tests/remote/remote.sh"
+
+oneTimeSetUp() {
+	build_helpers
+	helper "$B/unit_ring" labs/tests/remote/unit_ring.c common/remote/ring.c \
+		common/base/crc32c.c -lisal
+	export spy=$B/spy.so
+}
+
+test_a_message_counts_when_it_is_whole() {
+	assertEquals 'ring: 0 failures' "$(on_host "$B/unit_ring")"
+}
+
+test_eight_clients_and_no_receive() {
+	on_rxe '
+		SPY_LOG=$T/spied LD_PRELOAD=$spy ring ring -r 64
+		for i in {1..8}; do client start "c$i" ring_client -t 60 -n 1500; done
+		reap c{1..8}
+		await qps 0
+		client run one ring_client -t 60 -n 1500 -s 240
+		client run none ring_client -t 60 -n 1500 -s 0
+		end ring
+		ring narrow -q -r 2 -s 8
+		client run narrow.client ring_client -t 60 -n 300
+		end narrow
+	' || return 0
+	assert_done ring c{1..8} one none narrow narrow.client
+	assertEquals "who took all" 10 "$(grep -c ': took 1500 messages' <<<"$(out_of ring)")"
+	assertEquals "receives" 0 "$(grep -c '^post_recv' "$T/spied")"
+	assertTrue "credit came at each message" \
+		"(( $(grep -c '^post_send' "$T/spied") < 10 * 1500 ))"
+}
+
+# Killed before its nth WRITE; and the server in the middle.
+test_killed() {
+	on_rxe '
+		ring ring
+		client start other ring_client -t 60 -n 3000
+		for n in 1 2 100 300; do
+			stop_at "$n" "dies$n" ring_client -n 1000
+			await halted "dies$n"
+			kill9 "dies$n"
+		done
+		reap other
+		await qps 0
+		client run after ring_client -n 500
+		end ring
+		ring second -q
+		client start lost ring_client -n 4000000000
+		await qps 1
+		kill9 second
+		reap lost
+		# Stopped, it gives no credit.
+		ring third -q
+		stop_at 2 early ring_client -t 2 -n 100000
+		await halted early
+		kill -STOP "${pids[third]}"
+		kill -CONT "${pids[early]}"
+		reap early
+		kill -CONT "${pids[third]}"
+		end third
+	' || return 0
+	assert_done ring other after third
+	for n in 1 2 100 300; do
+		assert_in "$(out_of ring)" ": took $((n - 1)) messages"
+	done
+	assert_error lost 1 'closed the connection|retry'
+	assert_error early 1 'no credit for 2000 ms: [0-9]+ sent, [01] taken'
+}
+
+test_errors() {
+	on_rxe '
+		ring ring -n 1 -s 64
+		stop_at 1 first ring_client -n 1
+		await halted first
+		client run second ring_client -n 1
+		kill9 first
+		await qps 0
+		client run big ring_client -n 1 -s 200
+		await qps 0
+		for rule in rkey^1 remote_addr+16777216; do
+			run "bad$rule" "$B/sabotage" -o "$T/said" "post_send:40:$rule" \
+				"$B/ring_client" -j 10.99.0.1 rxe1
+			await qps 0
+		done
+		# A message that is not the one: taken by its checksum, refused by its content.
+		run skips "$B/sabotage" -o "$T/said" post_send:7:skip \
+			"$B/ring_client" -j -t 2 -n 20 10.99.0.1 rxe1
+		await qps 0
+		run wrong "$B/lock_client" 10.99.0.1 rxe1
+		client run last ring_client -n 100
+		end ring
+		lend memory -q
+		client run stranger ring_client -t 3
+		end memory
+		client run nobody ring_client -t 1
+	' || return 0
+	assert_done last
+	assert_error second 1 'the peer failed before sync point READY: EUSERS'
+	assert_error big 1 'a message of 200 bytes does not fit into a place of 128'
+	assert_error 'badrkey^1' 1 'remote access error \(10\)'
+	assert_error badremote_addr+16777216 1 'remote access error \(10\)'
+	assert_error skips 1 'no credit for 2000 ms: 20 sent, 6 taken'
+	assert_error wrong 1 'the server lends no memory|plan of the memory'
+	assert_error stranger 1 'the server has no ring for me'
+	assert_error nobody 1 'no server listened there'
+}
+
+test_wrong_usage() {
+	local n
+	usage_error 'the server is missing' ring_client
+	usage_error '--messages is not' ring_client -n 0 10.99.0.1
+	usage_error '--size is not' ring_client -s 4097 10.99.0.1
+	for n in 1 65537; do usage_error '--places is not' ring_server -r "$n"; done
+	for n in 7 4097; do usage_error '--size is not' ring_server -s "$n"; done
+	usage_error '--places and --size make more' ring_server -r 65536 -s 4096
+	usage_error '--max-clients is not' ring_server -n 0
+	for n in ring_server ring_client; do
+		assertEquals "$n --help" 0 "$("$B/$n" --help >/dev/null; echo $?)"
+	done
+}
+
+. shunit2
