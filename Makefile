@@ -87,7 +87,7 @@ may_write = @mkdir -p $(@D) 2>/dev/null; \
 # libs_NAME: libraries that only this one needs.
 PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
             qp_explain qptrace-report faults needle_server needle \
-            memory_server lock_client ring_server ring_client \
+            memory_server lock_client kv_client ring_server ring_client \
             rdma_engine engine_client unix_pingpong rxe_facts sabotage innocent
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
@@ -107,6 +107,8 @@ sources_needle_server := $(wildcard server/needle_*.c) server/peers.c
 libs_needle_server = $(ISAL)
 sources_memory_server := server/memory_server.c server/peers.c
 sources_lock_client := client/lock_client.c
+sources_kv_client := client/kv_client.c
+libs_kv_client = $(ISAL)
 sources_ring_server := server/ring_server.c server/peers.c
 libs_ring_server = $(ISAL)
 sources_ring_client := client/ring_client.c

@@ -1,0 +1,175 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# kv_client in memory_server's memory: each value is right, whoever reads, writes or
+# is killed beside it; and a torn READ is seen, which without the check it is not.
+#
+# shellcheck disable=SC2016 # scripts for the lab are quoted
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/guest.sh
+. "$ROOT/labs/tests/guest.sh"
+# shellcheck source=labs/tests/remote/remote.sh
+. "$ROOT/labs/tests/remote/remote.sh"
+
+oneTimeSetUp() {
+	build_helpers
+	# The same client, which believes all that it reads.
+	helper "$B/kv_trusts_all" -O2 -DKV_TRUSTS_ALL client/kv_client.c \
+		common/remote/kv.c "$B/librdma_common.a" -libverbs -ljansson -lisal
+	export spy=$B/spy.so
+}
+
+test_put_and_get() {
+	on_rxe '
+		lend memory -q -c 4 -b 512
+		client run missing kv_client -k none
+		for key in one two three; do client run "put.$key" kv_client -k "$key" -p "value $key"; done
+		client run again kv_client -k two -p 第二
+		client run empty kv_client -k one -p ""
+		for key in one two three; do client run "get.$key" kv_client -k "$key"; done
+		client run full kv_client -k four -p x
+		client run long kv_client -k one -p "$(printf %0300d 0)"
+		client run count kv_client -c
+		end memory
+	' || return 0
+	assert_done memory put.{one,two,three} again empty get.{one,two,three} count
+	assertEquals '' "$(out_of get.one)"
+	assertEquals '第二' "$(out_of get.two)"
+	assertEquals 'value three' "$(out_of get.three)"
+	assertEquals '3 5' "$(json count '"\(.keys) \(.puts)"')"
+	assert_error missing 1 'there is no key "none"'
+	assert_error full 1 'no cell is free for key "four": 3 were looked at'
+	assert_error long 1 'the value has 300 bytes, a cell holds 180'
+}
+
+test_eight_clients() {
+	on_rxe '
+		lend memory -q -b 8192
+		for i in {1..8}; do client start "c$i" kv_client -e -t 60 -n 60 -K 3; done
+		reap c{1..8}
+		client run count kv_client -c
+		end memory
+	' || return 0
+	assert_done memory count c{1..8}
+	assertEquals "no put is lost" "3 $(sum .puts c{1..8})" \
+		"$(json count '"\(.keys) \(.puts)"')"
+	assertTrue "nobody read" "(( $(sum .gets c{1..8}) > 100 ))"
+}
+
+# The reader has the word of version 1 and is held; version 2 is put, and of version 3,
+# which goes where 1 was, only a part arrives.
+torn='
+	lend memory -q -b 8192
+	client run first kv_client -n 1 -K 1 -w 100
+	stop_at 2 reader "$reader" -n 1 -K 1 -w 0
+	await halted reader
+	client run second kv_client -n 1 -K 1 -w 100
+	SPY_STOP=ibv_post_send:6 LD_PRELOAD=$spy start third "$B/sabotage" -o "$T/said" \
+		post_send:5:sge.length-2000 "$B/kv_client" -j -n 1 -K 1 -w 100 10.99.0.1 rxe1
+	stopped() { rdma resource show qp link rxe1 | grep -o "pid [0-9]*" | while read -r _ p; do
+		[[ $(<"/proc/$p/stat") == *") T "* ]] && echo "$p"; done; }
+	two() { (($(stopped | wc -l) == 2)); }
+	await two
+	kill -CONT "${pids[reader]}"
+	reap reader
+	kill -KILL $(stopped)
+	reap third 2>/dev/null
+	client run fourth kv_client -n 4 -K 1
+	client run count kv_client -c
+	end memory
+'
+
+test_a_torn_read_is_seen() {
+	on_rxe "reader=kv_client; $torn" || return 0
+	assert_done memory first second reader fourth count
+	assertEquals "torn once, and read again" '1 1' "$(json reader '"\(.torn) \(.gets)"')"
+	assertEquals "what was half written is not there" $((2 + $(json fourth .puts))) \
+		"$(json count .puts)"
+}
+
+test_a_torn_read_is_not_seen_without_the_check() {
+	on_rxe "reader=kv_trusts_all; $torn" || return 0
+	assert_done memory first second fourth count
+	assert_error reader 1 'key-0 has a wrong value'
+}
+
+# Its requests: read the word and the half, read the word, swap, write, swap; and again.
+# (There is no half to read of a new key, which the first one does not get to put.)
+test_killed_at_any_request() {
+	on_rxe '
+		lend memory
+		for n in {1..12}; do
+			stop_at "$n" "dies$n" kv_client -n 3 -K 1 -w 100
+			await halted "dies$n"
+			((n > 1)) || client run before kv_client -n 1 -K 1 -w 0
+			kill9 "dies$n"
+			client run "after$n" kv_client -n 3 -K 1 -w 50
+		done
+		client run count kv_client -c
+		end memory
+	' || return 0
+	assert_done memory before count after{1..12}
+	assertEquals "nothing yet" 0 "$(json before .gets)"
+	assertEquals "locks that were freed" 4 \
+		"$(grep -c 'a lock that it had is free again' <<<"$(out_of memory)")"
+	# Stopped before the nth request: from the 7th on, the first put is done.
+	assertEquals "puts" $(($(sum .puts after{1..12}) + 6)) "$(json count .puts)"
+}
+
+# Readers do not wait for a writer, and another writer waits no longer than the lease.
+test_a_stopped_writer() {
+	on_rxe '
+		lend memory -q -l 1
+		client run first kv_client -k key -p old
+		stop_at 6 stopped kv_client -k key -p new
+		await halted stopped
+		client run reader kv_client -k key
+		client run writer kv_client -t 60 -k key -p newer
+		kill -CONT "${pids[stopped]}"
+		reap stopped
+		client run after kv_client -k key
+		end memory
+	' || return 0
+	assert_done first reader writer after
+	assertEquals old "$(out_of reader)"
+	assertEquals newer "$(out_of after)"
+	assert_in "$(rc_of stopped)" '^1$'
+}
+
+test_errors() {
+	on_rxe '
+		lend memory -q
+		client run good kv_client -k key -p value
+		for rule in rkey^1 remote_addr+2147483648; do
+			run "bad$rule" "$B/sabotage" -o "$T/said" "post_send:2:$rule" \
+				"$B/kv_client" -k key 10.99.0.1 rxe1
+		done
+		client run still kv_client -k key
+		client start lost kv_client -n 4000000000
+		await qps 1
+		kill9 memory
+		reap lost
+		ring ring -q
+		client run stranger kv_client -t 3 -c
+		end ring
+	' || return 0
+	assert_done good still
+	assertEquals value "$(out_of still)"
+	assert_error 'badrkey^1' 1 'remote access error \(10\)'
+	assert_error badremote_addr+2147483648 1 'remote access error \(10\)'
+	assert_error lost 1 'retry|no acknowledge|answer'
+	assert_error stranger 1 'plan of the memory|lends no memory'
+}
+
+test_wrong_usage() {
+	usage_error 'the server is missing' kv_client -c
+	usage_error 'one of --key, --rounds, --count' kv_client 10.99.0.1
+	usage_error 'one of --key, --rounds, --count' kv_client -p x 10.99.0.1
+	usage_error 'one of --key, --rounds, --count' kv_client -k x -c 10.99.0.1
+	usage_error '--key is not' kv_client -k '' 10.99.0.1
+	usage_error '--key is not' kv_client -k "$(printf %032d 0)" 10.99.0.1
+	usage_error '--puts is not' kv_client -n 1 -w 101 10.99.0.1
+	assertEquals "--help" 0 "$("$B/kv_client" --help >/dev/null; echo $?)"
+}
+
+. shunit2
