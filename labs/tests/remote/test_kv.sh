@@ -14,8 +14,8 @@
 oneTimeSetUp() {
 	build_helpers
 	# The same client, which believes all that it reads.
-	helper "$B/kv_trusts_all" -O2 -DKV_TRUSTS_ALL client/kv_client.c \
-		common/remote/kv.c "$B/librdma_common.a" -libverbs -ljansson -lisal
+	helper "$B/kv_trusts_all" -O2 -DKV_TRUSTS_ALL "$SOURCES/client/kv_client.c" \
+		"$SOURCES/common/remote/kv.c" "$B/librdma_common.a" -libverbs -ljansson -lisal
 	export spy=$B/spy.so
 }
 

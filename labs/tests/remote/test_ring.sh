@@ -13,8 +13,8 @@
 
 oneTimeSetUp() {
 	build_helpers
-	helper "$B/unit_ring" labs/tests/remote/unit_ring.c common/remote/ring.c \
-		common/base/crc32c.c -lisal
+	helper "$B/unit_ring" labs/tests/remote/unit_ring.c \
+		"$SOURCES"/common/{remote/ring,base/crc32c}.c -lisal
 	export spy=$B/spy.so
 }
 
