@@ -87,7 +87,8 @@ may_write = @mkdir -p $(@D) 2>/dev/null; \
 # libs_NAME: libraries that only this one needs.
 PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
             qp_explain qptrace-report faults needle_server needle \
-            memory_server lock_client kv_client ring_server ring_client \
+            memory_server memory_bench lock_client kv_client \
+            ring_server ring_client \
             rdma_engine engine_client unix_pingpong rxe_facts sabotage innocent
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c
@@ -106,6 +107,7 @@ libs_ucx_echo = $(UCX) $(CRYPTO)
 sources_needle_server := $(wildcard server/needle_*.c) server/peers.c
 libs_needle_server = $(ISAL)
 sources_memory_server := server/memory_server.c server/peers.c
+sources_memory_bench := client/memory_bench.c
 sources_lock_client := client/lock_client.c
 sources_kv_client := client/kv_client.c
 libs_kv_client = $(ISAL)

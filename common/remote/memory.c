@@ -78,8 +78,10 @@ int memory_open(struct remote_memory *memory, const struct rdma_options *opt)
 
 	memory->sock = -1;
 	memory->timeout_ms = timeout_or(opt, POLL_TIMEOUT_MS);
-	config.msg_size = MEMORY_CELL_MOST;
-	config.send_slots = SLOTS;
+	if (!config.msg_size)
+		config.msg_size = MEMORY_CELL_MOST;
+	if (config.send_slots < SLOTS)
+		config.send_slots = SLOTS;
 	rc = init_rdma_resources(&memory->res, &config);
 	if (!rc)
 		rc = modify_qp_to_init(&memory->res);

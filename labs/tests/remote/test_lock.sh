@@ -114,6 +114,27 @@ test_errors() {
 	assert_error nobody 1 'no server listened there'
 }
 
+test_the_bench_checks_what_it_measures() {
+	on_rxe '
+		lend memory -q -c 2 -b 4096
+		client run read memory_bench -n 50 -s 4000
+		client run deep memory_bench -n 50 -d 16 -e
+		client run write memory_bench -W -n 50 -d 8
+		client run add memory_bench -A -n 50 -d 4
+		run spoilt "$B/sabotage" -o "$T/said" post_send:9:skip \
+			"$B/memory_bench" -A -n 9 -d 16 -t 1 10.99.0.1 rxe1
+		run short "$B/sabotage" -o "$T/said" post_send:3:sge.length-8 \
+			"$B/memory_bench" -n 1 10.99.0.1 rxe1
+		client run big memory_bench -s 4096
+		end memory
+	' || return 0
+	assert_done memory read deep write add
+	assertEquals 50 "$(json add .iters)"
+	assert_error spoilt 1 'no completion|9'
+	assert_error short 1 'slot 0 has wrong bytes'
+	assert_error big 1 '4096 bytes do not fit into a cell of 4096'
+}
+
 test_wrong_usage() {
 	local n
 	usage_error 'the server is missing' lock_client
@@ -124,7 +145,9 @@ test_wrong_usage() {
 	for n in 255 262145; do usage_error '--cell-bytes is not' memory_server -b "$n"; done
 	for n in 0 4097; do usage_error '--max-clients is not' memory_server -n "$n"; done
 	usage_error '--lease is not' memory_server -l 0
-	for n in memory_server lock_client; do
+	usage_error '--depth is not' memory_bench -d 1025 10.99.0.1
+	usage_error '--size is not' memory_bench -s 7 10.99.0.1
+	for n in memory_server memory_bench lock_client; do
 		assertEquals "$n --help" 0 "$("$B/$n" --help >/dev/null; echo $?)"
 	done
 }

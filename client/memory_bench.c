@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+/*
+ * memory_bench.c —— 单边操作要多久、每秒能做多少：READ、WRITE、FETCH_ADD
+ *
+ * 在 memory_server 借出的内存里，同一个操作做很多次。--depth 1：做完一个再做下一个，量的
+ * 是往返时间；更深：总有那么多个在途，量的是吞吐。做完之后核对内容：一个更快、却没有把
+ * 字节送到的实现，测出来的数字毫无意义。
+ *
+ * 都是 signaled 的：READ 与原子操作本来就要；WRITE 也就一样，谁也不占便宜。
+ */
+#include "base/arguments.h"
+#include "base/deadline.h"
+#include "base/json_line.h"
+#include "base/laps.h"
+#include "base/pattern.h"
+#include "base/report.h"
+#include "remote/memory.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define CELL 1
+#define SKIP 64u /* 锁字那条 cache line */
+#define SEED 2026
+
+enum op {
+	READ,
+	WRITE,
+	ADD
+};
+static const char *const names[] = { "read", "write", "add" };
+
+struct bench {
+	struct rdma_options where;
+	struct remote_memory memory;
+	enum op op;
+	uint64_t iters;
+	uint32_t size, depth;
+	struct laps laps;
+	double seconds;
+};
+
+#define USAGE "usage: memory_bench [options] <server_ip> " DEVICE_OPERANDS
+static const char usage[] = USAGE "; see --help";
+static const char head[] = USAGE
+	"\n\n"
+	"Measures one-sided operations in the memory of memory_server, and "
+	"checks what\n"
+	"they did. Cell 1 is overwritten.\n\n"
+	"  server_ip          where memory_server runs\n"
+	"  device_name        RDMA device (default: the first usable)\n"
+	"  port               TCP port (default: 18515)\n"
+	"  gid_index          GID table slot (default: chosen by type)\n\n";
+static const char tail[] = "\nExit code: 0 done, 1 failed, 2 wrong usage.\n";
+
+static int parse(struct bench *b, int argc, char *argv[])
+{
+	const struct option_row rows[] = {
+		{ 'W', "write", NULL, "measure WRITE (default: READ)",
+		  SET(b->op, WRITE) },
+		{ 'A', "add", NULL, "measure FETCH_ADD", SET(b->op, ADD) },
+		{ 's', "size", "B", "bytes of a READ or WRITE (default: @)",
+		  NUMBER(b->size, 64, 8, MEMORY_CELL_MOST - SKIP) },
+		{ 'n', "iters", "N", "do it N times (default: @)",
+		  NUMBER(b->iters, 1000, 1, 100000000) },
+		{ 'd', "depth", "N", "so many at once, 1 ... # (default: @)",
+		  NUMBER(b->depth, 1, 1, 1024) },
+		{ 'e', "events", NULL,
+		  "sleep until completions come, do not poll",
+		  FLAG(b->where.config.events) },
+		{ 't', "timeout", "SECS",
+		  "limit of every wait (default: 10 for the\nserver, 5 for all "
+		  "others)",
+		  SECONDS(b->where.timeout_ms, 0, 1, 86400) },
+		{ QUIET("print only the result and failures") },
+		{ JSON(b->where.json) },
+		{ HELP },
+		{ 0 },
+	};
+	const struct command_line line = { usage, head, tail, 21, NULL, rows };
+	int rc = take_options(&line, &argc, &argv);
+
+	if (rc < 0)
+		rc = options_server(&b->where, usage, argc, argv);
+	if (b->op == ADD)
+		b->size = sizeof(uint64_t);
+	b->where.config.msg_size = b->size;
+	b->where.config.send_slots = b->depth;
+	return rc;
+}
+
+/* ---- 一个操作，很多次 --------------------------------------------------------- */
+
+static int post(struct bench *b, uint32_t slot)
+{
+	struct rdma_resources *res = &b->memory.res;
+	const uint64_t addr = res->remote.addr + b->memory.cell_bytes + SKIP;
+	struct ibv_sge into = { .addr = (uintptr_t)send_slot(res, slot),
+				.length = b->size,
+				.lkey = res->mr->lkey };
+
+	if (b->op == READ)
+		return post_read(res, slot, &into, addr, res->remote.rkey);
+	if (b->op == WRITE)
+		return post_write(res, slot, b->size, addr, res->remote.rkey,
+				  IBV_SEND_SIGNALED);
+	return post_fetch_add(res, slot, addr, res->remote.rkey, 1);
+}
+
+// region bench-loop
+static int measure(struct bench *b)
+{
+	const int64_t began = now_ns();
+	uint64_t posted = 0, completed = 0;
+	struct ibv_wc wc;
+	int rc = 0;
+
+	laps_start(&b->laps);
+	while (!rc && completed < b->iters) {
+		for (;
+		     !rc && posted < b->iters && posted - completed < b->depth;
+		     posted++)
+			rc = post(b, (uint32_t)(posted % b->depth));
+		/* 同一个 QP 上的完成是按 post 的次序来的：空出来的就是最早的 slot。*/
+		if (!rc)
+			rc = await_completion(&b->memory.res, 0, &wc,
+					      b->memory.timeout_ms);
+		completed += !rc;
+		if (!rc)
+			laps_next(&b->laps);
+	}
+	b->seconds = (double)(now_ns() - began) / 1e9;
+	return rc;
+}
+// endregion bench-loop
+
+/* ---- 之前放好内容，之后核对 ---------------------------------------------------- */
+
+static int prepare(struct bench *b)
+{
+	uint64_t zero;
+	int rc;
+
+	if (b->size > b->memory.cell_bytes - SKIP)
+		return fail(-EMSGSIZE,
+			    "start memory_server with larger --cell-bytes",
+			    "%u bytes do not fit into a cell of %u", b->size,
+			    b->memory.cell_bytes);
+	for (uint32_t i = 0; i < b->depth; i++)
+		pattern_fill(send_slot(&b->memory.res, i), b->size, SEED);
+	if (b->op == WRITE)
+		return 0;
+	if (b->op == ADD)
+		memset(memory_buffer(&b->memory), 0, b->size);
+	rc = memory_write(&b->memory, CELL, SKIP, b->size);
+	if (!rc) /* 后面跟一个要等的请求，WRITE 就也做完了 */
+		rc = memory_add(&b->memory, CELL, 0, 0, &zero);
+	/* 要 READ 回来的，先清掉：读没读到，才看得出来。*/
+	for (uint32_t i = 0; i < b->depth; i++)
+		memset(send_slot(&b->memory.res, i), 0, b->size);
+	return rc;
+}
+
+static int check(struct bench *b)
+{
+	const struct rdma_resources *res = &b->memory.res;
+	uint64_t sum;
+	int rc = 0;
+
+	if (b->op == ADD) {
+		rc = memory_add(&b->memory, CELL, SKIP, 0, &sum);
+		if (!rc && sum != b->iters)
+			rc = fail(-EBADMSG, NULL, "%ju were added, not %ju",
+				  sum, b->iters);
+		return rc;
+	}
+	if (b->op == WRITE)
+		rc = memory_read(&b->memory, CELL, SKIP, b->size);
+	for (uint32_t i = 0; !rc && i < b->depth && i < b->iters; i++)
+		if (pattern_first_wrong(send_slot(res, i), b->size, SEED) !=
+		    b->size)
+			rc = fail(-EBADMSG, NULL, "slot %u has wrong bytes", i);
+	return rc;
+}
+
+static int print_result(struct bench *b)
+{
+	const struct lap_summary half = laps_halved(&b->laps);
+	const double per_s = (double)b->iters / b->seconds;
+	const double mb = per_s * b->size / 1e6;
+
+	if (b->where.json)
+		return print_json_line(json_pack(
+			"{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "op",
+			names[b->op], "size", (json_int_t)b->size, "iters",
+			(json_int_t)b->iters, "depth", (json_int_t)b->depth,
+			"seconds", b->seconds, "per_s", per_s, "mb_per_s", mb,
+			"median_us", 2 * half.median));
+	report_result("%ju %ss of %u bytes, %u at once: %.0f per second, %.2f "
+		      "MB/s; median %.2f us",
+		      b->iters, names[b->op], b->size, b->depth, per_s, mb,
+		      2 * half.median);
+	return report_flush();
+}
+
+int main(int argc, char *argv[])
+{
+	struct bench bench = { 0 };
+	int rc = parse(&bench, argc, argv);
+	int undo;
+
+	if (rc >= 0)
+		return rc;
+	catch_stop_signals();
+	rc = memory_open(&bench.memory, &bench.where);
+	if (!rc)
+		rc = prepare(&bench);
+	if (!rc)
+		rc = laps_init(&bench.laps, bench.iters);
+	if (!rc)
+		rc = measure(&bench);
+	if (!rc)
+		rc = check(&bench);
+	undo = memory_close(&bench.memory);
+	if (!rc && !undo)
+		rc = print_result(&bench);
+	laps_free(&bench.laps);
+	return rc || undo ? 1 : 0;
+}
