@@ -23,6 +23,25 @@
 # exercise_file FOLDER: the stage that is written there, "qp_state.c"
 exercise_file() { sed -n 's/^stage_file=//p' "$1/exercise.sh"; }
 
+# exercise_source FOLDER: the course's own, "common/qp_state.c"
+exercise_source() {
+	local found
+	found=$(sed -n 's/^source=//p' "$1/exercise.sh")
+	echo "${found:-common/$(exercise_file "$1")}"
+}
+
+# load_exercise: $folder/exercise.sh, which may say otherwise than
+load_exercise() {
+	programs=(rdma_server rdma_client again "${folder##*/}") # that have the stage inside
+	helpers=()      # of build/ or build/exercise/, for the scenes
+	stands_alone='' # the stage is a program without common/
+	todo=('Write what is marked TODO; common/rdma_common.h has the contracts.'
+		'写出标着 TODO 的部分；约定在 common/rdma_common.h。')
+	libraries() { echo -libverbs -ljansson; }
+	# shellcheck source=labs/exercises/03-qp-states/exercise.sh
+	. "$folder/exercise.sh"
+}
+
 chinese() {
 	local lang=${LC_ALL:-${LC_MESSAGES:-${LANG:-}}}
 	[[ $lang == zh* ]]
@@ -43,36 +62,57 @@ limited() {
 	)
 }
 
-# need_programs: the tree's own programs and helpers, made if anything is newer
+# need_programs: what the exercise in $folder wants of the tree, made if anything is newer
 need_programs() {
-	local made=$root/build/exercise/made wanted=()
+	local made=$root/build/exercise/made.${folder##*/}
 	mkdir -p "$root/build/exercise"
 	(
+		load_exercise
 		flock 9
-		[[ ! -e $made || ! -e $root/build/libqptrace.so || -n $(find "$root"/{common,server,client,lessons,labs/recorder,labs/exercises,labs/tests/spy.c,labs/tests/peer.c,Makefile} \
+		[[ ! -e $made || ! -e $root/build/libqptrace.so || -n $(find "$root"/{common,server,client,lessons,labs/recorder,labs/nccl-net,labs/exercises,labs/tests/spy.c,labs/tests/peer.c,labs/tests/tcpx,Makefile} \
 			-newer "$made" \( -name '*.[ch]' -o -name Makefile \) -print -quit) ]] || exit 0
 		cd "$root" || exit
 		echo "exercise: building the programs of the tree" >&2
 		"$root/labs/deps.sh" --check build lab >&2 || labs/deps.sh build lab >&2 || exit 77
-		wanted=(build/{rdma_server,rdma_client,libqptrace.so,librdma_common.a})
-		for lesson in lessons/0[1-5]*/; do
-			lesson=${lesson%/}
-			wanted+=("build/${lesson##*/}")
-		done
-		make -s "${wanted[@]}" >&2 || exit 1
-		cc=${CC:-cc}
-		"$cc" -D_GNU_SOURCE -O2 -g -fPIC -shared -o build/exercise/spy.so labs/tests/spy.c &&
-			"$cc" -D_GNU_SOURCE -O2 -o build/exercise/peer labs/tests/peer.c -lisal &&
-			"$cc" -O1 -g -c -o build/exercise/crash.o labs/exercises/crash.c &&
-			"$cc" -D_GNU_SOURCE -Icommon -std=gnu11 -O1 -g -c -o build/exercise/again.o labs/exercises/again.c &&
-			touch "$made"
+		make -s build/lib{qptrace.so,rdma_common.a} $(tree_makes "${programs[@]}" "${helpers[@]}") >&2 || exit 1
+		make_helpers && touch "$made"
 	) 9>"$root/build/exercise/lock"
+}
+
+# our_source NAME: of a program that only the exercises build
+our_source() { compgen -G "$root/labs/exercises/$1.c" || compgen -G "$root/labs/tests/tag/$1.c"; }
+
+# tree_makes NAME…: those that the Makefile knows; the lessons, too
+tree_makes() {
+	local name
+	for name; do
+		case $name in
+		net_shim.so) ;;
+		*) [[ $(our_source "$name") ]] || echo "build/$name" ;;
+		esac
+	done
+}
+
+# make_helpers: what only the exercises need, into build/exercise
+make_helpers() {
+	local cc=${CC:-cc} to=build/exercise name
+	"$cc" -D_GNU_SOURCE -O2 -g -fPIC -shared -o $to/spy.so labs/tests/spy.c &&
+		"$cc" -D_GNU_SOURCE -O2 -o $to/peer labs/tests/peer.c -lisal &&
+		"$cc" -O1 -g -c -o $to/crash.o labs/exercises/crash.c || return
+	for name in "${programs[@]}"; do
+		[[ ! $(our_source "$name") ]] ||
+			"$cc" -D_GNU_SOURCE -Icommon -std=gnu11 -O1 -g -c -o "$to/$name.o" "$(our_source "$name")" || return
+	done
+	[[ " ${helpers[*]} " != *' net_shim.so '* ]] ||
+		"$cc" -D_GNU_SOURCE -Icommon -std=gnu11 -O1 -fPIC -fvisibility=hidden -shared -o $to/net_shim.so \
+			labs/tests/tcpx/net_shim.c labs/tests/tcpx/net_shim_tables.c
 }
 
 # rest_of STAGE: the library without that stage, so that what the learner leaves
 # out is missing
 rest_of() {
 	local rest=$root/build/exercise/without-$1.a
+	[[ ! $stands_alone ]] || return 0
 	(
 		flock 9
 		[[ ! -e $rest || $root/build/librdma_common.a -nt $rest ]] || exit 0
@@ -82,35 +122,44 @@ rest_of() {
 	echo "$rest"
 }
 
+# objects_of PROGRAM: sets $objects, what it is made of beside the stage
+objects_of() {
+	local at
+	objects=()
+	[[ ! $stands_alone ]] || return 0
+	for at in exercise server client; do
+		objects=("$root/build/$at/$1.o")
+		[[ ! -f ${objects[0]} ]] || return 0
+	done
+	objects=("$root"/build/lessons/lesson.o "$root/build/lessons/$1"/*.o)
+}
+
 # build_learner FILE: into $box/bin; what the compiler says into $box/compiler
 build_learner() {
-	local cc=${CC:-cc} flags stage rest program lesson=${folder##*/}
-	local jobs=() job rc=0
+	local cc=${CC:-cc} flags stage rest program libs
+	local objects jobs=() job rc=0
 	stage=${stage_file%.c}
 	flags=$(pkg-config --cflags libibverbs 2>/dev/null)
+	libs=$(libraries)
 	rest=$(rest_of "$stage")
 	mkdir -p "$box/src" "$box/bin"
 	head -c 1000000 "$1" >"$box/src/$stage_file"
 	# shellcheck disable=SC2086 # a list
-	(cd "$box/src" && limited "$cc" -D_GNU_SOURCE -I"$root/common" $flags -std=gnu11 \
+	(cd "$box/src" && limited "$cc" -D_GNU_SOURCE -I"$root/common" -I"$root/$(dirname "$source")" $flags -std=gnu11 \
 		-O1 -g -fno-omit-frame-pointer -fdiagnostics-color=never -Wall -Wextra -Wno-unused \
 		-Wno-unused-parameter -Wno-missing-field-initializers \
 		-c -o "$box/stage.o" "$stage_file") >"$box/compiler" 2>&1 || return 1
-	for program in rdma_server rdma_client again "$lesson"; do
-		case $program in
-		again) objects=("$root/build/exercise/again.o") ;;
-		rdma_server) objects=("$root/build/server/rdma_server.o") ;;
-		rdma_client) objects=("$root/build/client/rdma_client.o") ;;
-		*) objects=("$root"/build/lessons/lesson.o "$root/build/lessons/$lesson"/*.o) ;;
-		esac
+	for program in "${programs[@]}"; do
+		objects_of "$program"
+		# shellcheck disable=SC2086 # a list
 		limited "$cc" -fno-lto -no-pie -g -o "$box/bin/$program" "${objects[@]}" "$box/stage.o" \
-			"$root/build/exercise/crash.o" "$rest" -libverbs -ljansson >"$box/linker.$program" 2>&1 &
+			"$root/build/exercise/crash.o" ${rest:+"$rest"} $libs >"$box/linker.$program" 2>&1 &
 		jobs+=($!)
 	done
 	for job in "${jobs[@]}"; do
 		wait "$job" || rc=1
 	done
-	cat "$box"/linker.rdma_server >>"$box/compiler"
+	cat "$box/linker.${programs[0]}" >>"$box/compiler"
 	((rc == 0)) || cat "$box"/linker.* >>"$box/compiler"
 	return "$rc"
 }
@@ -123,12 +172,21 @@ complaint() {
 
 # ---- the scenes
 
-start_scenes() {
-	local lab=("$root/labs/lab" run --fresh --tree "$box" --timeout 100)
+# furnish_box: with what the scenes need
+furnish_box() {
+	local name
 	cp "$root"/build/exercise/{spy.so,peer} "$root/build/libqptrace.so" "$box/bin/"
+	for name in "${helpers[@]}"; do
+		cp "$root/build/exercise/$name" "$box/bin/" 2>/dev/null || cp "$root/build/$name" "$box/bin/"
+	done
 	cp "$root/labs/tests/guest.sh" "$root/labs/exercises/scene.sh" "$folder/exercise.sh" "$box/"
 	mkdir "$box/seen"
 	chmod 755 "$box" "$box/bin"
+}
+
+start_scenes() {
+	local lab=("$root/labs/lab" run --fresh --tree "$box" --timeout 100)
+	furnish_box
 	mkfifo "$box.news"
 	(cd "$box" && exec env LAB_IDLE_MINUTES=5 "${lab[@]}" -- bash "$box/scene.sh" "$box" \
 		>"$box.news" 2>"$box.lab" </dev/null) &
@@ -264,6 +322,9 @@ line_of() {
 		sed -n "s/.*\($stage_file:[0-9]*\).*/\1/p" | head -n 1
 }
 
+# crashed NAME: by which signal
+crashed() { sed -n 's/^crash: signal \([0-9]*\) .*/\1/p' "$E/$1.err"; }
+
 # ending NAME: how it ended if not by itself: killed, crashed, too much; "" if it did
 ending() {
 	local rc signal line
@@ -289,11 +350,21 @@ ending() {
 # explained: how the programs in $blame died, or else the first cause that the
 # explainer named in them and that is not a mere consequence of the other's
 explained() {
-	local files=("${blame[@]/#/$E/}") name text
+	local files=("${blame[@]/#/$E/}") name text record
+	# Who brings no explainer along is explained by the recorder.
+	for name in "${blame[@]}"; do
+		[[ $stands_alone && ! $(crashed "$name") ]] || continue
+		for record in "${all_records[@]}"; do
+			[[ $record == "$name"$'\t'*$'\tcause='* ]] || continue
+			records=("$record") && value cause
+			echo "$value" && return
+		done
+	done
 	for name in "${blame[@]}"; do
 		text=$(ending "$name")
 		[[ ! $text || $(rc_of "$name") == none ]] || { echo "$text" && return; }
 	done
+	[[ ! $stands_alone ]] || return 0 # what it says itself explains nothing
 	cat "${files[@]/%/.err}" 2>/dev/null | sed -En 's/^(error|warning): //p' | {
 		grep -vE 'the peer (failed|closed)|waiting for the peer' || :
 	} | head -n 1 | cut -c 1-400
@@ -395,21 +466,74 @@ end_judging() {
 	[[ ! $box || ${KEEP_BOX:-} ]] || rm -rf "${box:?}" "$box.news" "$box.lab"
 }
 
-judge() {
-	local test line built='' news='' ended=' ' stopped=''
-	folder=$1 file=$2 results=$3 lab_pid='' box=''
-	shift 3
-	# shellcheck source=labs/exercises/03-qp-states/exercise.sh
-	. "$folder/exercise.sh"
-	box=$(mktemp -d "$root/build/exercise/box.XXXXXX") || return 1
+# scenes_of TEST…: those that they look at
+scenes_of() {
+	local test
+	for test; do
+		declare -f "$test" | grep -oE '(^|[ (])scene [a-z0-9_]+' | sed 's/.*scene //'
+	done
+}
+
+# new_box [FOLDER]: sets $box, where FILE is built; and $built
+new_box() {
+	mkdir -p "${1:-$root/build/exercise}"
+	box=$(mktemp -d "${1:-$root/build/exercise}/box.XXXXXX") || return
+	built=''
+	! build_learner "$file" || built=1
+}
+
+# run_tests TEST…: to $results and to the command $show
+run_tests() {
+	local test line
 	: >"$results"
-	if build_learner "$file"; then
-		built=1
-		start_scenes
-	fi
-	for test in test_builds $(tests_of "$folder"); do
+	for test; do
 		run_test "$test"
 		echo "$line" >>"$results"
-		"$@" "$line"
+		"${show[@]}" "$line"
 	done
+}
+
+judge() {
+	local built='' news='' ended=' ' stopped='' source show
+	folder=$1 file=$2 results=$3 show=("${@:4}") lab_pid='' box=''
+	source=$(exercise_source "$folder")
+	load_exercise
+	new_box || return 1
+	[[ ! $built ]] || start_scenes
+	# shellcheck disable=SC2046 # names
+	run_tests test_builds $(tests_of "$folder")
+}
+
+# judge_many FOLDER DIR NAME:TEST…: for whoever trusts the files DIR/NAME/STAGE: each is
+# judged by one test, and all share a VM. The results are DIR/NAME.results.
+judge_many() {
+	local case built='' news='' ended=' ' stopped='' source show=(:) dir=$2 all boxes=()
+	local -A box_of=()
+	folder=$1 lab_pid=''
+	source=$(exercise_source "$folder")
+	load_exercise
+	all=$(mktemp -d "$root/build/exercise/many.XXXXXX") && chmod 755 "$all" || return
+	for case in "${@:3}"; do
+		file=$dir/${case%%:*}/$stage_file
+		new_box "$all" || return
+		box_of[$case]=$box
+		[[ $built ]] || continue
+		furnish_box
+		scenes_of "test_${case#*:}" >"$box/only"
+		boxes+=("$box")
+	done
+	# shellcheck disable=SC2016 # for that bash
+	(cd "$all" && LAB_IDLE_MINUTES=5 "$root/labs/lab" run --fresh --tree "$all" --timeout 500 -- bash -c \
+		'for box; do bash "$box/scene.sh" "$box" >"$box/news"; done' - "${boxes[@]}" >"$all/lab" 2>&1 </dev/null)
+	for case in "${@:3}"; do
+		box=${box_of[$case]} built='' ended=' ' stopped=''
+		results=$dir/${case%%:*}.results
+		if [[ -e $box/news ]]; then
+			built=1
+			exec {news}<"$box/news"
+		fi
+		run_tests "test_${case#*:}"
+		[[ ! $built ]] || exec {news}<&-
+	done
+	[[ ${KEEP_BOX:-} ]] || rm -rf "${all:?}"
 }

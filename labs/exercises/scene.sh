@@ -8,7 +8,8 @@
 #	scene.sh BOX
 #
 # BOX has bin/ (the real programs with the learner's stage inside, spy.so, peer,
-# libqptrace.so), guest.sh and exercise.sh, whose functions scene_NAME run programs:
+# libqptrace.so), guest.sh and exercise.sh, whose functions scene_NAME run programs; if
+# there is a file "only", just the scenes that it names:
 #
 #	learner NAME CMD…     until it ends
 #	serving NAME CMD…     in the background, until it listens on $port
@@ -31,9 +32,35 @@ export ROOT B T
 . "$box/exercise.sh"
 
 W=/tmp/learner            # all that the learner can write to
-limits=(5 4 3)            # seconds, for the next program that overruns
+# seconds of a quiet machine, for the next program that overruns
+read -ra limits <<<"${patience:-5 4 3}"
 MAX_OUTPUT=1024           # KiB of one file that it writes, 64 MB in all
 port=18515
+
+# how_slow: sets $slow, by how much this machine is slower than a quiet one: all limits
+# of time, the programs' own (-t) as well, are so much longer. The programs come into
+# the VM's memory meanwhile.
+QUIET_US=250000
+how_slow() {
+	local begin=${EPOCHREALTIME/./} _
+	LD_PRELOAD=$B/libqptrace.so QPTRACE_QUIET=1 QPTRACE_FILE=/dev/null "$B/rdma_client" --help
+	for _ in 1 2; do
+		LD_PRELOAD=$B/libqptrace.so QPTRACE_QUIET=1 QPTRACE_FILE=/dev/null "$B/rdma_server" --help
+	done
+	slow=$(((${EPOCHREALTIME/./} - begin) / QUIET_US + 1))
+	((slow <= 8)) || slow=8
+}
+
+# patiently ARG…: sets $patient, the same with -t N made longer
+patiently() {
+	local word last=''
+	patient=()
+	for word; do
+		[[ $last != -t ]] || word=$((word * slow))
+		patient+=("$word")
+		last=$word
+	done
+}
 
 # confined NAME CMD…: replaces this shell
 confined() {
@@ -44,8 +71,9 @@ confined() {
 	export QPTRACE_FILE=$W/$name.json QPTRACE_QUIET=1 MALLOC_PERTURB_=165
 	export LD_PRELOAD=$B/libqptrace.so${SPY:+:$B/spy.so} SPY_LOG=$W/$name.log
 	[[ ! ${PLAIN:-} ]] || LD_PRELOAD=${SPY:+$B/spy.so}
-	exec timeout -k 1 "${limits[0]}" setpriv --reuid=65534 --regid=65534 \
-		--clear-groups --no-new-privs "$@"
+	patiently "$@"
+	exec timeout -k 1 $((limits[0] * slow)) setpriv --reuid=65534 --regid=65534 \
+		--clear-groups --no-new-privs "${patient[@]}"
 }
 
 learner() { run "$1" confined "$@" && overran "$1"; }
@@ -98,7 +126,9 @@ chmod 666 /dev/infiniband/uverbs*
 ulimit -l unlimited
 mkdir -p "$W"
 mount -t tmpfs -o size=64m,nr_inodes=1000,uid=65534,gid=65534,mode=700 learner "$W"
+how_slow >/dev/null
 for scene in "${scenes[@]}"; do
+	[[ ! -e $box/only ]] || grep -qxF "$scene" "$box/only" || continue
 	clean_up
 	((${#limits[@]})) || { echo "stopped $scene"; continue; }
 	"scene_$scene"
@@ -106,3 +136,4 @@ for scene in "${scenes[@]}"; do
 	echo "done $scene"
 done
 clean_up
+umount "$W"

@@ -4,7 +4,10 @@
 # the contract (its head) and the comments stay, the code goes. A name that is a
 # macro goes as a whole.
 #
-#	awk -v strip="modify_qp_to_rtr path_mtu" -v head="TEXT" -f starter.awk STAGE.c
+#	awk -v strip="modify_qp_to_rtr path_mtu" -v head="TEXT" [-v unwritten="WHAT-IT-DOES"] \
+#		-f starter.awk STAGE.c
+#
+# Until it is written a function fails with ENOSYS, or does what UNWRITTEN says of NAME.
 
 BEGIN {
 	n = split(strip, names, " ")
@@ -36,9 +39,16 @@ function nothing(type, name) {
 }
 
 # end_of_function: the hole, and what is returned until it is filled
-function end_of_function(    value) {
+function end_of_function(    value, text) {
 	print "\t/* TODO: " name "() */"
 	value = nothing(type, name)
+	if (unwritten) {
+		text = unwritten
+		gsub(/NAME/, name "()", text)
+		print "\t" text
+		if (value ~ /ENOSYS/)
+			value = "return -ENOSYS;"
+	}
 	if (value)
 		print "\t" value
 	print "}"
@@ -67,7 +77,7 @@ function keep_comments(line) {
 }
 
 # Marks for the pages are not the learner's.
-/^\/\/ (end)?region / { next }
+/^[ \t]*\/\/ (end)?region / { next }
 
 inside {
 	if ($0 == "}")

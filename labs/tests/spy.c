@@ -310,6 +310,26 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
 	return err;
 }
 
+/* 整张表：说的谎与一个槽一个槽地问时相同。*/
+ssize_t _ibv_query_gid_table(struct ibv_context *context,
+			     struct ibv_gid_entry *entries, size_t max_entries,
+			     uint32_t flags, size_t entry_size)
+{
+	REAL(_ibv_query_gid_table);
+	int err = must_fail("ibv_query_gid_table");
+	ssize_t n =
+		err ? -err
+		    : real(context, entries, max_entries, flags, entry_size);
+
+	for (ssize_t i = 0; i < n; i++) {
+		if (lies("gid_order") && entries[i].gid_index == 1)
+			entries[i].gid_index = 5;
+		if (lies("gid_v1"))
+			entries[i].gid_type = IBV_GID_TYPE_ROCE_V1;
+	}
+	return n;
+}
+
 /* ---- 建与拆：每个 make 都应当有一个 unmake -------------------------------- */
 
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)

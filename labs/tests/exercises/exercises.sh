@@ -5,16 +5,24 @@
 
 export LAB=vm
 
-# begin_class NN: sets $folder and $stage; folders of learners go to $T/class
+# shellcheck disable=SC2034 # for judge.sh
+root=$ROOT
+# shellcheck source=labs/exercises/judge.sh
+. "$ROOT/labs/exercises/judge.sh"
+
+# begin_class NN: sets $folder, $stage and $course, the course's own file; folders of
+# learners go to $T/class
 begin_class() {
-	folder=$(compgen -G "labs/exercises/$1-*")
-	stage=$(sed -n 's/^stage_file=//p' "$folder/exercise.sh")
-	mkdir -p "$T/class"
+	folder=$(compgen -G "$ROOT/labs/exercises/$1-*")
+	stage=$(exercise_file "$folder")
+	course=$(exercise_source "$folder")
+	nn=$1
+	mkdir -p "$T/class" "$T/wrong"
 	expected=()
 }
 
 # reference NAME; starter NAME: their folders
-reference() { mkdir "$T/class/$1" && cp "common/$stage" "$T/class/$1"; }
+reference() { mkdir "$T/class/$1" && cp "$course" "$T/class/$1"; }
 
 starter() {
 	EXERCISE_DIR=$T/class labs/exercise start "${folder##*/}" >/dev/null
@@ -28,7 +36,7 @@ plant() {
 	while IFS= read -r line; do
 		case $line in
 		'#'*) ;;
-		$'\t'*) [[ ! $name ]] || printf '%s\n' "${line#$'\t'}" >>"$T/class/$name.sed" ;;
+		$'\t'*) [[ ! $name ]] || printf '%s\n' "${line#$'\t'}" >>"$T/wrong/$name.sed" ;;
 		*)
 			name=${line%% *}
 			[[ $# == 0 || " $* " == *" $name "* ]] || { name='' && continue; }
@@ -38,10 +46,9 @@ plant() {
 	done <"$rules"
 	for line in "${expected[@]}"; do
 		name=${line%% *}
-		mkdir "$T/class/$name"
-		sed -f "$T/class/$name.sed" "common/$stage" >"$T/class/$name/$stage"
-		! cmp -s "common/$stage" "$T/class/$name/$stage" || fail "$name changes nothing"
-		rm "$T/class/$name.sed"
+		mkdir -p "$T/wrong/$name"
+		sed -f "$T/wrong/$name.sed" "$course" >"$T/wrong/$name/$stage"
+		! cmp -s "$course" "$T/wrong/$name/$stage" || fail "$name changes nothing"
 	done
 }
 
@@ -55,12 +62,27 @@ grade_class() {
 # points NAME
 points() { sed -n "s/^$1 *\([0-9]*\)\/.*/\1/p" "$T/table"; }
 
-# assert_caught "NAME TEST CAUSE": points were lost in that test, for that reason
+# judge_wrong: all that were planted, by the test that each has to fail
+judge_wrong() {
+	local cases=() line name test rest
+	for line in "${expected[@]}"; do
+		read -r name test rest <<<"$line"
+		cases+=("$name:$test")
+	done
+	(
+		set +eu
+		need_programs && judge_many "$folder" "$T/wrong" "${cases[@]}"
+	) || fail 'judge_many'
+}
+
+# assert_caught "NAME TEST CAUSE": that test fails
+# for that reason, and names a hint
 assert_caught() {
-	local name test cause line
+	local name test cause status got of title observed expected said hint section
 	read -r name test cause <<<"$1"
-	assertNotEquals "$name has all points" 100 "$(points "$name")"
-	line=$(grep -F "/class/$name\"," "$T/marks.csv" | grep -F "\"$test\",\"fail\"")
-	assertNotNull "$name: test $test did not fail, but: $(grep "^$name " "$T/table")" "$line"
-	[[ ! $line ]] || assert_in "${line##*\"fail\",}" "$cause" "$name:"
+	IFS=$'\t' read -r status got of test title observed expected said hint section <"$T/wrong/$name.results"
+	assertEquals "$name: test $test" fail "$status"
+	assert_in "$said" "$cause" "$name ($observed):"
+	assertNotEquals "$name: a hint" - "$hint"
+	printf '%-3s %-22s %-20s hint %-2s %.90s\n' "$nn" "$name" "$test" "$hint" "$said"
 }

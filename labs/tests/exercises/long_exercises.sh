@@ -23,11 +23,13 @@ prove() {
 	for name in "$T"/class/right-*/; do
 		[[ ! -d $name ]] || assertEquals "$name" 100 "$(points "$(basename "$name")")"
 	done
+	judge_wrong
 	for line in "${expected[@]}"; do
 		assert_caught "$line"
 	done
 }
 
+test_00_first_message() { prove 00; }
 test_01_device() { prove 01; }
 test_02_resources() { prove 02; }
 test_03_qp_state() { prove 03; }

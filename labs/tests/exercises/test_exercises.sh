@@ -30,7 +30,7 @@ test_starters_have_holes_and_compile() {
 	local folder stage name
 	for folder in labs/exercises/[0-9]*/; do
 		exercise start "$(basename "$folder")"
-		stage=$(sed -n 's/^stage_file=//p' "$folder/exercise.sh")
+		stage=$(exercise_file "$folder")
 		stage=$T/mine/$(basename "$folder")/$stage
 		"${CC:-cc}" -D_GNU_SOURCE -Icommon -std=gnu11 -Wall -Wextra -Werror -Wno-unused \
 			-Wno-unused-parameter -c -o "$T/o" "$stage"
@@ -118,6 +118,7 @@ test_a_check_in_the_vm() {
 	plant labs/tests/exercises/wrong/03.rules no-grh
 	grade_class 03
 	assertEquals 'the reference' 100 "$(points right)"
+	judge_wrong
 	assert_caught "${expected[0]}"
 }
 

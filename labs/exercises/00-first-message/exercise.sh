@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# Exercise 00: the learner writes the calls of first.c. See scene.sh and judge.sh.
+
+stage_file=first.c
+source=lessons/00-first-message/first.c
+programs=(00-first-message)
+stands_alone=1
+strip="open_device find_gid connect_qp transfer"
+patience='9 6 5' # it may poll for five seconds
+unwritten='check(ENOSYS, "NAME is not written yet");'
+what=('send the first message, with libibverbs alone' '只用 libibverbs，发出第一条消息')
+todo=('Write what is marked TODO; main() stays as it is.' '写出标着 TODO 的部分；main() 不用动。')
+libraries() { echo -libverbs; }
+
+# ---- in the VM
+
+# first NAME [DEVICE]
+first() { learner "$1" "$B/00-first-message" "${@:2}"; }
+
+scenes=(plain named refuse other_bytes gid_order gid_v1 fails lies)
+
+scene_plain() { SPY=1 first a; }
+scene_named() { first a rxe1; }
+scene_other_bytes() { SPY=1 SPY_LIE=no_nul first a; }
+scene_gid_order() { SPY=1 SPY_LIE=gid_order first a; }
+scene_gid_v1() { SPY=1 SPY_LIE=gid_v1 first a; }
+
+scene_refuse() {
+	first name mlx5_99
+	SPY=1 SPY_LIE=no_device first none
+}
+
+scene_fails() {
+	local call
+	for call in open_device:1 modify_qp:5 post_recv:1 post_send:1; do
+		PLAIN=1 SPY=1 SPY_FAIL=ibv_$call:12 first "${call%:*}"
+	done
+}
+
+scene_lies() {
+	local lie
+	for lie in status lost broken; do
+		PLAIN=1 SPY=1 SPY_LIE=$lie first $lie
+	done
+}
+
+# ---- on the host
+
+# failed_with NAME REGEX WORDS: exit code 1, and one error, which says so
+failed_with() {
+	blame=("$1")
+	ended_with 1 "$1" && like "$(err_of "$1")" "$2" "$3" || return 1
+	blame=()
+}
+
+# step NUMBER STATE: the record of that ibv_modify_qp(); 1 is A's
+step() {
+	recorded a ev=modify_qp "to=$2"
+	records=("${records[@]:$1-1:1}")
+}
+
+test_arrives() {
+	worth 12 "A's 17 bytes are in B's memory" 'A 的 17 个字节到了 B 的内存里'
+	see 1 'What you see'
+	scene plain || return
+	blame=(a)
+	ended_with 0 a && equal "$(sed -n 's/.*A.s SEND is in B.s RECV: //p' "$E/a.out")" '"Hello from QP A!"' &&
+		equal "$(count a ev=completion status=SUCCESS) completions" '2 completions' &&
+		equal "$(count a ev=completion status=SUCCESS op=RECV len=17) RECV of 17 bytes" '1 RECV of 17 bytes'
+	because 'one SEND uses up one RECV, and each makes a completion' '一个 SEND 用掉一个 RECV，各有一个 completion'
+}
+
+test_really() {
+	worth 8 'what is shown is what came through the device' '显示的就是经设备收到的'
+	see 1 'What you see'
+	scene other_bytes || return
+	blame=(a)
+	ended_with 0 a && like "$(out_of a)" '"x{17}"' '17 times x, which is what was sent this time'
+	because 'the text must come through the device, not by memcpy' '文字要经设备送到，不能自己 memcpy'
+}
+
+test_named() {
+	worth 8 'the device that is named is opened' '点了名的设备，就打开它'
+	see 2 'The code'
+	scene named || return
+	blame=(a)
+	ended_with 0 a && like "$(out_of a)" 'open rxe1' 'open rxe1'
+	because 'the name is compared with ibv_get_device_name() of each' '要与每个设备的 ibv_get_device_name() 比'
+}
+
+test_refuses() {
+	worth 8 'no device of that name, or none at all: an error, no crash' '没有这个设备，或一个也没有：报错，不崩溃'
+	see 2 'The code'
+	scene refuse || return
+	failed_with name 'mlx5_99' 'an error that names mlx5_99' || return
+	blame=(none)
+	ended_with 77 none && like "$(err_of none)" 'ibv_get_device_list' 'an error of ibv_get_device_list()'
+	because 'the list ends with NULL; an empty one begins with it' '列表以 NULL 结束；空列表开头就是 NULL'
+}
+
+test_list_freed() {
+	worth 5 'the device is opened first, and the list freed then' '先打开设备，后释放列表'
+	see 2 'The code'
+	scene plain || return
+	equal "$(grep -E '^(make device|free list)$' "$E/a.log" | xargs)" 'make device free list'
+	because 'until it is opened a device belongs to its list' '打开之前，设备属于列表'
+}
+
+test_gid() {
+	worth 10 'the GID is chosen by its type: RoCE v2, wherever it is' 'GID 按类型选：RoCE v2，不管在哪个槽位'
+	see 3 'The code'
+	scene gid_order || return
+	like "$(grep 'modify_qp state=2' "$E/a.log" | grep -o 'sgid_index=[0-9]*' | head -n 1)" '=[05]$' 'sgid_index=5, or 0 (slot 1 says RoCE v1 here)' &&
+		scene gid_v1 && failed_with a 'RoCE v2 GID' 'an error: no RoCE v2 GID on port 1'
+	because 'its place in the table differs from machine to machine' '它在表里的位置因机器而异'
+}
+
+test_crosswise() {
+	worth 10 'A is told of B, and B of A' 'A 填 B 的，B 填 A 的'
+	see 4 'The code'
+	scene plain || return
+	blame=(a)
+	local n own psn peers_psn
+	for n in 1 2; do
+		step "$n" RTR && value qpn && own=$value
+		value dest_qpn
+		[[ $value && $value != "$own" ]] || { differs "dest_qpn ${value:-$(say nothing 没有)}" "$(say "the other QP's number" '另一个 QP 的号码')" && break; }
+		value rq_psn && psn=$value
+		step $((3 - n)) RTS && value sq_psn && peers_psn=$value
+		equal "rq_psn $psn" "rq_psn $peers_psn" || break
+	done
+	blame=()
+	because "rq_psn is the number of the peer's first packet, dest_qpn the peer's QP" 'rq_psn 是对端第一个包的号，dest_qpn 是对端的 QP'
+}
+
+test_steps() {
+	worth 10 'both QPs go INIT, RTR, RTS, with an address that has a GID' '两个 QP 都走 INIT、RTR、RTS，地址带 GID'
+	see 4 'The code'
+	scene plain || return
+	blame=(a)
+	equal "$(count a ev=modify_qp err=0 to=INIT) $(count a ev=modify_qp err=0 to=RTR) $(count a ev=modify_qp err=0 to=RTS)" '2 2 2' || return
+	sets a 'modify_qp to=RTR' is_global 1 && sets a 'modify_qp to=RTR' hop_limit '[2-9]|[1-9][0-9]+' '2 or more' &&
+		sets a 'modify_qp to=RTS' retry_cnt '[1-6]' '1 to 6' && sets a 'modify_qp to=RTS' timeout '[1-9]|1[0-9]' 'about 14 (67 ms)'
+	because 'on RoCE the address of the peer is its GID, in a GRH' 'RoCE 上对端的地址就是 GRH 里的 GID'
+}
+
+test_receive_first() {
+	worth 7 'the receive is posted before the SEND' '先 post receive，后 SEND'
+	see 5 'The code'
+	scene plain || return
+	blame=(a)
+	equal "$(grep -oE '^post_(recv|send)' "$E/a.log" | xargs)" 'post_recv post_send' &&
+		sets a post_recv len '(1[7-9]|[2-5][0-9]|6[0-4])' '17 to 64 bytes' && sets a post_send len 17 && sets a post_send flags '.*SIGNALED.*' SIGNALED
+	because 'a SEND that finds no receive is turned away' 'SEND 来时没有 receive 就被挡回'
+}
+
+test_bad_status() {
+	worth 7 'a completion that is bad is not taken for success' 'completion 报失败：不能当成成功'
+	see 6 'The code'
+	scene lies || return
+	failed_with status '[Ee]rror' 'an error' && failed_with broken 'ibv_poll_cq|error' 'an error of ibv_poll_cq()'
+	because 'a completion says that it is over, and its status whether it went well' 'completion 只说做完了；成没成看 status'
+}
+
+test_deadline() {
+	worth 5 'a completion that never comes: it ends' 'completion 一直不来：也要结束'
+	see 6 'The code'
+	scene lies || return
+	failed_with lost 'ibv_poll_cq|[Tt]ime' 'an error: no completion came'
+	because 'polled for ever: a wait without an end' '一直轮询：等待没有尽头'
+}
+
+test_failures() {
+	worth 5 'each call that fails is told with its error' '每个失败的调用都报出错误'
+	see 7 'Break it'
+	scene fails || return
+	local call
+	for call in open_device modify_qp post_recv post_send; do
+		failed_with $call "ibv_$call.*Cannot allocate memory" "ibv_$call(): Cannot allocate memory" || break
+	done
+	because 'ibv_modify_qp and ibv_post_* return the error number; ibv_open_device sets errno' \
+		'ibv_modify_qp、ibv_post_* 直接返回错误码；ibv_open_device 设 errno'
+}
