@@ -115,7 +115,7 @@ macro {
 
 { print }
 
-/^#include "rdma_common.h"/ && strip { print "#include \"base/report.h\"" }
+/^#include "/ && strip && !unwritten && !reports++ { print "#include \"base/report.h\"" }
 
 $0 == "{" && headed {
 	inside = 1

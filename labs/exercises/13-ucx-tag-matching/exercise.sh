@@ -69,7 +69,7 @@ test_stale() {
 	worth 10 'old news changes nothing' '旧消息：什么也不变'
 	see 1 'The code'
 	scene sums || return
-	answers stale 4 stale-wrapped 1
+	answers forward 7 stale 4 stale-wrapped 1
 	because 'the header and the byte overtake each other: a count that goes back gives credits away twice' \
 		'header 与那个字节互不排队：计数若后退，同一个 credit 就给了两次'
 }
@@ -78,7 +78,7 @@ test_false() {
 	worth 8 'more than was sent cannot have been consumed' '没发过的，不可能已被取走'
 	see 1 'The code'
 	scene sums || return
-	answers false 4 false-far 4
+	answers forward 7 false 4 false-far 4
 	because 'who takes it has credits for receives that are not there (RNR)' '收下它，就有了对方没有 receive 的 credit（RNR）'
 }
 
