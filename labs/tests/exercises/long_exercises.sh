@@ -31,6 +31,7 @@ prove() {
 
 test_00_first_message() { prove 00; }
 test_06_plugin() { prove 06; }
+test_07_ten() { prove 07; }
 test_13_credit() { prove 13; }
 test_14_reads() { prove 14; }
 test_01_device() { prove 01; }
