@@ -2,7 +2,8 @@
 #
 # sections.awk - what the page of a lesson lacks, as "LINE<tab>MESSAGE", from the records
 # of scan.awk. For labs/docs. All lessons have the same sections, in one order; others
-# may stand between them. Lesson 00 has no lesson before it to ask about. page: its path.
+# may stand between them. Lesson 00 has no lesson before it to ask about. page: its path;
+# exercise: the number of the exercise that the lesson leads to, or nothing.
 function wrong(message) { print $2 "\t" message }
 BEGIN {
 	FS = "\t"
@@ -10,10 +11,12 @@ BEGIN {
 		sections = "这一课新在哪里|课前三问|原理|代码|运行|你会看到|弄坏它|思考题"
 		items = "- **时间**|- **需要**|- **学完之后**"
 		now = "**现在你会了**"
+		own = "**练习**"
 	} else {
 		sections = "What is new|Three questions first|The idea|The code|Run it|What you see|Break it|Questions"
 		items = "- **Time**|- **You need**|- **Afterwards you can**"
 		now = "**You can now**"
+		own = "**Exercise**"
 	}
 	if (page ~ /\/00-/) sub(/\|[^|]*/, "", sections)
 	nsections = split(sections, section, "|")
@@ -30,10 +33,13 @@ $1 == "H" && $3 == 2 {
 $1 == "T" && heading == section[1] && index($3, item[due]) == 1 { due++ }
 $1 == "T" && heading == section[2] && page !~ /\/00-/ { questions += $3 ~ /^<details><summary>/ }
 $1 == "T" && heading == section[nsections] && index($3, now) == 1 { ended = 1 }
+$1 == "T" && ended && index($3, own) == 1 && index($3, "labs/exercise start " exercise) { led = 1 }
 END {
 	if (at <= nsections && !misplaced) wrong("there is no section " section[at] ". Write it.")
 	if (due <= nitems) wrong(section[1] " does not end with the list of " items ".")
 	if (page !~ /\/00-/ && questions != 3)
 		wrong(section[2] " asks " questions + 0 ", not three, each in <details><summary>.")
+	if (exercise != "" && !led)
+		wrong("after " now ", no " own " leads to labs/exercise start " exercise ".")
 	if (!ended) wrong("after the " section[nsections] ", no " now " sums the lesson up.")
 }
