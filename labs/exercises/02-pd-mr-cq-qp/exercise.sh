@@ -87,6 +87,7 @@ test_qp() {
 	worth 12 'the QP is RC, signals what it is told to, and has room for what was asked' 'QP 是 RC，按请求 signal，容量按要求'
 	see 5 'The code'
 	scene many || return
+	because 'with sq_sig_all each SEND makes a completion that nobody waits for' '设了 sq_sig_all，每个 SEND 都产生没人等的 completion'
 	sets a.c create_qp type RC && sets a.c create_qp sq_sig_all 0 &&
 		sets a.c create_qp send_wr_asked '3[2-9]|[4-9][0-9]|[1-9][0-9]{2,}' '32 (the window), or more' &&
 		sets a.s create_qp recv_wr_asked '3[2-9]|[4-9][0-9]|[1-9][0-9]{2,}' '32 (the window), or more' || return
@@ -94,7 +95,6 @@ test_qp() {
 	local cq=$value
 	value recv_cq
 	equal "recv_cq $value" "recv_cq $cq"
-	because 'with sq_sig_all each SEND makes a completion that nobody waits for' '设了 sq_sig_all，每个 SEND 都产生没人等的 completion'
 }
 
 test_inline() {
@@ -147,16 +147,18 @@ test_failures() {
 	see 9 'The code'
 	local verb
 	scene fails || return
+	because 'these verbs return NULL and set errno; who goes on after a failure leaves the rest for ever' \
+		'这些 verb 失败时返回 NULL 并设 errno；失败后不拆，已建的就一直占着'
 	for verb in alloc_pd reg_mr create_comp_channel create_cq create_qp; do
 		blame=("$verb")
 		ended_with 1 "$verb" || return
 		like "$(err_of "$verb")" "ENOMEM" "an error of ibv_$verb that says ENOMEM" || return
+		blame=()
 		equal "$(leaks "$verb")" '' || return
+		blame=("$verb")
 		equal "$(grep -c '^error: ' "$E/$verb.err") error" '1 error' || return
 		blame=()
 	done
-	because 'these verbs return NULL and set errno; who goes on after a failure leaves the rest for ever' \
-		'这些 verb 失败时返回 NULL 并设 errno；失败后不拆，已建的就一直占着'
 }
 
 test_goes_on() {

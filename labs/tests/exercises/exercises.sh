@@ -29,7 +29,8 @@ starter() {
 	mv "$T/class/${folder##*/}" "$T/class/$1"
 }
 
-# plant RULES [NAME…]: a folder for each wrong solution; "NAME TEST CAUSE" to $expected
+# plant RULES [NAME…]: a folder in $T/wrong for each solution; its line, "NAME TEST CAUSE",
+# or "NAME all" of one that is right, to $expected
 plant() {
 	local line name='' rules=$1
 	shift
@@ -73,6 +74,14 @@ judge_wrong() {
 		set +eu
 		need_programs && judge_many "$folder" "$T/wrong" "${cases[@]}"
 	) || fail 'judge_many'
+}
+
+# assert_right "NAME all": every test is content
+assert_right() {
+	local name=${1%% *}
+	assertEquals "$name" '' "$(awk -F'\t' '$1 != "ok" { print $4 ": " $6 " | " $8 }' "$T/wrong/$name.results")"
+	assertEquals "$name: points" 100 "$(awk -F'\t' '{ n += $2 } END { print n }' "$T/wrong/$name.results")"
+	printf '%-3s %-22s right, 100 points\n' "$nn" "$name"
 }
 
 # assert_caught "NAME TEST CAUSE": that test fails
