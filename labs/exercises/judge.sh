@@ -74,9 +74,9 @@ need_programs() {
 		cd "$root" || exit
 		echo "exercise: building the programs of the tree" >&2
 		"$root/labs/deps.sh" --check build lab >&2 || labs/deps.sh build lab >&2 || exit 77
-		[[ ! $stands_alone ]] || programs=()
 		# shellcheck disable=SC2046 # names
-		make -s build/lib{qptrace.so,rdma_common.a} $(tree_makes "${programs[@]}" "${helpers[@]}") >&2 || exit 1
+		make -s build/lib{qptrace.so,rdma_common.a} $(tree_makes "${helpers[@]}"
+			[[ $stands_alone ]] || tree_makes "${programs[@]}") >&2 || exit 1
 		make_helpers && touch "$made"
 	) 9>"$root/build/exercise/lock"
 }

@@ -170,6 +170,7 @@ test_failures() {
 		side=c
 		[[ $call != irecv ]] || side=s
 		blame=("$call.$side")
+		# shellcheck disable=SC2015 # as it stands
 		ended_with 1 "$call.$side" && like "$(err_of "$call.$side")" "$call\\(.* of plugin .*returned" "an error of $call() that says what it returned" &&
 			equal "$(grep -c '^error: ' "$E/$call.$side.err") error" '1 error' || break
 		blame=()

@@ -46,7 +46,7 @@ answers() {
 	ended_with 0 a || return
 	blame=()
 	for ((i = 1; i < $#; i += 2)); do
-		equal "${!i} $(sed -n "s/^${!i} //p" "$E/a.out")" "${!i} ${@:i+1:1}" || return
+		equal "${!i} $(sed -n "s/^${!i} //p" "$E/a.out")" "${!i} ${*:i+1:1}" || return
 	done
 }
 

@@ -5,7 +5,7 @@
 
 export LAB=vm
 
-# shellcheck disable=SC2034 # for judge.sh
+# shellcheck disable=SC2034,SC2153 # for judge.sh
 root=$ROOT
 # shellcheck source=labs/exercises/judge.sh
 . "$ROOT/labs/exercises/judge.sh"

@@ -32,7 +32,7 @@ test_starters_have_holes_and_compile() {
 		exercise start "$(basename "$folder")"
 		stage=$(exercise_file "$folder")
 		stage=$T/mine/$(basename "$folder")/$stage
-		"${CC:-cc}" -D_GNU_SOURCE -Icommon -std=gnu11 -Wall -Wextra -Werror -Wno-unused \
+		"${CC:-cc}" -D_GNU_SOURCE -Icommon -I"$(dirname "$(exercise_source "$folder")")" -std=gnu11 -Wall -Wextra -Werror -Wno-unused \
 			-Wno-unused-parameter -c -o "$T/o" "$stage"
 		assertEquals "$stage" 0 $?
 		# shellcheck disable=SC2016 # for that bash

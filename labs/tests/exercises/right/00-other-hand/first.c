@@ -86,7 +86,8 @@ static void join(struct side me, struct side peer, union ibv_gid gid, int slot)
 					   .sgid_index = (uint8_t)slot,
 					   .hop_limit = 255 } };
 
-	go(me.qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 },
+	go(me.qp,
+	   (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 },
 	   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 		   IBV_QP_ACCESS_FLAGS);
 	go(me.qp,
@@ -183,7 +184,9 @@ int main(int argc, char *argv[])
 	join(b, a, gid, slot);
 
 	struct ibv_sge into = { (uintptr_t)text + 4096, 32, mr->lkey };
-	struct ibv_recv_wr recv = { .wr_id = 7, .sg_list = &into, .num_sge = 1 };
+	struct ibv_recv_wr recv = { .wr_id = 7,
+				    .sg_list = &into,
+				    .num_sge = 1 };
 
 	err = ibv_post_recv(b.qp, &recv, &bad_recv);
 	if (err)
