@@ -307,6 +307,13 @@ static struct explanation pair_qpn(const struct direction *d)
 
 	if (!(d->from->attr_mask & IBV_QP_DEST_QPN) || dest == d->to->qp_num)
 		return no_idea();
+	if (dest <= 1)
+		return because(
+			"qpn-not-set",
+			"fill dest_qp_num with the qp_num that the peer "
+			"sent, after it has come",
+			"dest_qp_num is %u, which no QP of a program has",
+			dest);
 	if (bswap_32(dest) == d->to->qp_num)
 		return because("qpn-byte-order",
 			       "send it as htonl(qp_num) once and take it with "

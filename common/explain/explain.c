@@ -20,6 +20,7 @@
  *	request.c    从 WR 与 MR 就能证明的原因
  *	wc.c         一个失败的 completion
  *	stall.c      一直没有 completion
+ *	cm.c         librdmacm 的调用与事件
  *	grh.c        UD 的消息前面那 40 字节
  *	translate.c  同样的话，用中文说（texts.def）
  */

@@ -114,6 +114,39 @@ struct explanation explain_reg_dmabuf_mr(struct ibv_pd *pd, int fd, int err);
 struct explanation explain_create_cq_call(struct ibv_context *context, int cqe,
 					  int comp_vector, int err);
 
+/* Port @port of @context is not ACTIVE. */
+struct explanation explain_port(struct ibv_context *context, uint8_t port);
+
+struct explanation explain_create_srq(struct ibv_context *context,
+				      uint32_t max_wr, uint32_t max_sge,
+				      int err);
+
+/*
+ * Of a CQ @got events were taken from its channel and @acked were acknowledged, and
+ * now it is to be destroyed. Not for equal numbers.
+ */
+struct explanation explain_unacked(uint64_t got, uint64_t acked);
+
+/* ---- librdmacm: cm.c -------------------------------------------- */
+
+/*
+ * rdma_@call ("connect", "accept", "create_qp", ...) failed with errno @err. @again:
+ * it had succeeded for this id before. @private_data_len, @foreign_pd: as it was called.
+ */
+struct explanation explain_cm_call(const char *call, int err, bool again,
+				   unsigned int private_data_len,
+				   bool foreign_pd);
+
+/* An event of rdma_get_cm_event(): nothing if it is good news. */
+struct explanation explain_cm_event(unsigned int type, int status);
+const char *cm_event_name(unsigned int type);
+
+/* rdma_destroy_id() while @unacked events of the id are not acknowledged. */
+struct explanation explain_cm_unacked(unsigned int unacked);
+
+/* rdma_accept() of an id without a QP, and without a QPN of its own. */
+struct explanation explain_cm_without_qp(void);
+
 struct explanation explain_create_qp(int err);
 struct explanation explain_create_qp_call(struct ibv_pd *pd,
 					  const struct ibv_qp_init_attr *init,
@@ -129,6 +162,9 @@ struct explanation explain_post(int err);
 /* @wr: the request that was refused: *bad_wr, or the list if that is NULL. */
 struct explanation explain_post_send(struct ibv_qp *qp,
 				     const struct ibv_send_wr *wr, int err);
+/* A datagram is posted with wr.ud.ah NULL. */
+struct explanation explain_null_ah(void);
+
 struct explanation explain_post_recv(struct ibv_qp *qp,
 				     const struct ibv_recv_wr *wr, int err);
 
@@ -213,6 +249,7 @@ struct explain_request {
 	size_t n_local;
 	const struct explain_mr *remote; /* the peer's MRs: all of them */
 	size_t n_remote;
+	const struct ibv_pd *peer_pd; /* of the peer's QP, as in remote */
 	const struct ibv_recv_wr *peer_recv; /* the receive that it met */
 	const struct ibv_send_wr *peer_send; /* the send it waits for */
 	const struct explain_side *mine;     /* what this end was told */
@@ -228,6 +265,15 @@ struct explain_request {
 struct explanation explain_completion(struct ibv_qp *qp,
 				      const struct ibv_wc *wc,
 				      const struct explain_request *request);
+
+/*
+ * The same of a recording: without the kernel, by what @request tells of both ends
+ * alone. @like: the QP's type, number and PD, which are only compared. Nothing (no
+ * cause) if that does not prove one.
+ */
+struct explanation explain_recorded(const struct ibv_qp *like,
+				    enum ibv_wc_status status,
+				    const struct explain_request *request);
 
 /*
  * Why there is no completion of @request after @wait_ms (stall.c).

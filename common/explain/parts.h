@@ -149,9 +149,19 @@ struct explanation explain_swapped_qpn(uint32_t qpn);
 
 /* ---- wc.c --------------------------------------------------------- */
 
+/* Is @id that of a row of status.c, which proves nothing? */
+static inline bool explain_is_status(const char *id)
+{
+	return *id >= 'A' && *id <= 'Z';
+}
+
 /* What keeps the ACKs of @qp's requests from coming; nothing if unknown. */
 struct explanation why_no_ack(struct ibv_qp *qp,
 			      const struct explain_request *request);
+
+/* Only: can this side's network device carry what @qp sends? */
+struct explanation why_no_link(struct ibv_qp *qp,
+			       const struct explain_request *request);
 
 /* Only: is the peer's QP, in this kernel, one that can talk to @qp? */
 struct explanation why_no_peer(struct ibv_qp *qp,

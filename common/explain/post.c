@@ -57,6 +57,15 @@ struct explanation explain_post(int err)
 	return no_idea();
 }
 
+struct explanation explain_null_ah(void)
+{
+	return because("ah-null",
+		       "make the address handle with ibv_create_ah before the "
+		       "first post, and look whether that gave NULL",
+		       "wr.ud.ah is NULL: a datagram needs the address to go "
+		       "to, and the driver reads it without a check");
+}
+
 static struct explanation check_sges(int wanted, uint32_t limit,
 				     const char *cap)
 {

@@ -9,6 +9,7 @@
 #include "qp_table.h"
 
 #include <byteswap.h>
+#include <string.h>
 
 #define GRH_BYTES 40 /* UD 的 receive 前面总有这么多字节留给 GRH */
 #define MOST_SGES 64
@@ -118,6 +119,12 @@ struct explanation request_opcode(const struct case_of *c)
 	if (!c->rq->send)
 		return no_idea();
 	opcode = c->rq->send->opcode;
+	if (!strcmp(wr_opcode_name(opcode), "UNKNOWN"))
+		return because("opcode-unknown",
+			       "fill wr.opcode with a value of enum "
+			       "ibv_wr_opcode; was the work request set to "
+			       "zero before?",
+			       "wr.opcode is no value of enum ibv_wr_opcode");
 	if (c->qp->qp_type == IBV_QPT_UC)
 		allowed = !is_read(opcode);
 	else if (c->qp->qp_type == IBV_QPT_UD)
@@ -234,6 +241,13 @@ struct explanation request_remote(const struct case_of *c)
 			mr = &rq->remote[i];
 	if (!mr)
 		return foreign_rkey(c, rkey);
+	if (rq->peer_pd && mr->pd && mr->pd != rq->peer_pd)
+		return because("rkey-other-pd",
+			       "register that MR in the PD of the QP that is "
+			       "written to or read from",
+			       "rkey 0x%x is of an MR in another PD than that "
+			       "of %s's QP",
+			       rkey, request_peer_name(c));
 	length = is_atomic(rq->send->opcode)
 			 ? 8
 			 : bytes_of(rq->send->sg_list, rq->send->num_sge);

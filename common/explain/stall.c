@@ -97,6 +97,12 @@ static struct explanation check_signaled(const struct wait *w)
 		       "completion");
 }
 
+/* 网卡 down 了、MTU 被改小了：收与发都没有指望，与有没有 SIGNALED 无关。*/
+static struct explanation check_link(const struct wait *w)
+{
+	return why_no_link(w->qp, w->rq);
+}
+
 static struct explanation check_rd_atomic(const struct wait *w)
 {
 	enum ibv_wr_opcode opcode;
@@ -114,7 +120,7 @@ static struct explanation check_rd_atomic(const struct wait *w)
 		       "be sent; rxe keeps it for ever");
 }
 
-/* 设备不会放弃。为什么没有 ACK 是另一个问题：答案放在证据里。*/
+/* 设备不会放弃。为什么没有 ACK 才是原因；说不出的话，就说它永远不放弃。*/
 static struct explanation check_never_gives_up(const struct wait *w)
 {
 	struct explanation why, ack;
@@ -134,9 +140,10 @@ static struct explanation check_never_gives_up(const struct wait *w)
 			      "no ACK comes, and retry_cnt 7 means without end "
 			      "on rxe");
 	ack = why_no_ack(w->qp, w->rq);
-	if (ack.cause[0])
-		also_seen(&why, "no ACK, because: %s", ack.cause);
-	return why;
+	if (!ack.id || explain_is_status(ack.id))
+		return why;
+	also_seen(&ack, "%s", why.cause);
+	return ack;
 }
 
 static struct explanation check_still_trying(const struct wait *w)
@@ -249,10 +256,18 @@ static struct explanation nothing_sent(const struct wait *w)
 }
 
 static struct explanation (*const checks[])(const struct wait *w) = {
-	check_state,	    check_cq,	  check_signaled,
-	check_rd_atomic,    check_ud,	  check_never_gives_up,
-	check_still_trying, check_pair,	  check_ack,
-	check_rnr,	    nothing_sent,
+	check_state,
+	check_cq,
+	check_link,
+	check_signaled,
+	check_rd_atomic,
+	check_ud,
+	check_never_gives_up,
+	check_still_trying,
+	check_pair,
+	check_ack,
+	check_rnr,
+	nothing_sent,
 };
 
 struct explanation explain_stall(struct ibv_qp *qp,

@@ -24,6 +24,7 @@
 #define PAGE(english, chinese)	    { NULL, english, chinese, true },
 static const struct explain_text texts[] = {
 #include "texts.def"
+#include "texts_pairs.def"
 };
 #define TEXTS (sizeof(texts) / sizeof(texts[0]))
 

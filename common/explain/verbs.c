@@ -418,6 +418,64 @@ struct explanation explain_create_cq_call(struct ibv_context *context, int cqe,
 		       "comp_vector is out of range");
 }
 
+struct explanation explain_port(struct ibv_context *context, uint8_t port)
+{
+	struct net_device device = net_device_of_gid(context, port, 0);
+
+	if (device.index && !device.up)
+		return because("netdev-down",
+			       "set it up: ip link set DEVICE up",
+			       "port %u of %s is not active: the network "
+			       "device %s behind it is down",
+			       port, device_of(context), device.name);
+	return because("no-carrier",
+		       "plug the cable in, or set the other end up; see `rdma "
+		       "link` and `ip link`",
+		       "port %u of %s is not active: nobody is at the other "
+		       "end of its link",
+		       port, device_of(context));
+}
+
+struct explanation explain_unacked(uint64_t got, uint64_t acked)
+{
+	if (acked > got)
+		return because(
+			"events-acked-twice",
+			"call ibv_ack_cq_events once for each event, or "
+			"with their number once",
+			"ibv_destroy_cq waits until as many events are "
+			"acknowledged as were taken: %ju were taken, and "
+			"%ju acknowledged",
+			got, acked);
+	return because("events-not-acked",
+		       "call ibv_ack_cq_events for each event that "
+		       "ibv_get_cq_event gave, before ibv_destroy_cq",
+		       "ibv_destroy_cq waits until all events of the CQ are "
+		       "acknowledged: %ju were taken, and %ju acknowledged",
+		       got, acked);
+}
+
+struct explanation explain_create_srq(struct ibv_context *context,
+				      uint32_t max_wr, uint32_t max_sge,
+				      int err)
+{
+	struct ibv_device_attr device;
+
+	if (err != EINVAL || ibv_query_device(context, &device))
+		return no_idea();
+	if (max_wr > (uint32_t)device.max_srq_wr ||
+	    max_sge > (uint32_t)device.max_srq_sge)
+		return because("srq-too-large",
+			       "ask ibv_query_device for max_srq_wr and "
+			       "max_srq_sge",
+			       "max_wr %u or max_sge %u is above what the "
+			       "device can do: %d and %d",
+			       max_wr, max_sge, device.max_srq_wr,
+			       device.max_srq_sge);
+	return because("srq-empty", "use at least 1",
+		       "max_wr %u or max_sge %u is refused", max_wr, max_sge);
+}
+
 struct explanation explain_create_qp(int err)
 {
 	switch (err) {

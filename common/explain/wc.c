@@ -37,6 +37,8 @@ static struct case_of look_at(struct ibv_qp *qp, enum ibv_wc_status status,
 
 	c.known = peek_at_qp(qp, &c.now, mask, &init);
 	c.rxe = device_is_rxe(qp->context);
+	if (c.known && qp->qp_type == IBV_QPT_UD)
+		c.device = net_device_of_gid(qp->context, c.now.port_num, 0);
 	if (!c.known || qp->qp_type == IBV_QPT_UD)
 		return c;
 	c.device = net_device_of_gid(qp->context, c.now.port_num,
@@ -255,13 +257,14 @@ static bool peer_lacks_some(const struct case_of *c)
 /* 两端都对得上，对端也在 RTS：那就是路上丢了。*/
 static struct explanation check_wire(const struct case_of *c)
 {
-	const char *mine = device_of(c->qp->context);
-	long long naks = hw_counter(mine, "rcvd_rnr_err");
-	long long received = -1;
 	struct explanation why;
+	long long received = -1, naks;
+	const char *mine;
 
 	if (!c->known || (!c->peer.found && !c->rq->peer))
 		return no_idea();
+	mine = device_of(c->qp->context);
+	naks = hw_counter(mine, "rcvd_rnr_err");
 	if (c->peer.found)
 		received = hw_counter(c->peer.device, "rcvd_pkts");
 	if (received == 0)
@@ -379,6 +382,18 @@ struct explanation explain_completion(struct ibv_qp *qp,
 	return why;
 }
 
+struct explanation explain_recorded(const struct ibv_qp *like,
+				    enum ibv_wc_status status,
+				    const struct explain_request *request)
+{
+	struct ibv_qp qp = *like;
+	const struct case_of c = { .qp = &qp,
+				   .status = status,
+				   .rq = request ? request : &no_request };
+
+	return run_checks(&c);
+}
+
 struct explanation why_no_ack(struct ibv_qp *qp,
 			      const struct explain_request *request)
 {
@@ -386,6 +401,17 @@ struct explanation why_no_ack(struct ibv_qp *qp,
 	struct explanation why = run_checks(&c);
 
 	see_both_ends(&why, &c);
+	return why;
+}
+
+struct explanation why_no_link(struct ibv_qp *qp,
+			       const struct explain_request *request)
+{
+	struct case_of c = look_at(qp, IBV_WC_RETRY_EXC_ERR, request);
+	struct explanation why = check_my_netdev(&c);
+
+	if (!why.cause[0] && qp->qp_type != IBV_QPT_UD)
+		why = check_my_mtu(&c);
 	return why;
 }
 

@@ -182,9 +182,9 @@ static void ud_dgid(struct rig *rig)
 
 const struct fault stall_faults[] = {
 	ROW("hang-retry-seven", "a wrong QPN, with retry_cnt 7",
-	    "no completion", "retry-forever", RESET, retry_seven),
+	    "no completion", "qpn-differs", RESET, retry_seven),
 	ROW("hang-timeout-zero", "a wrong PSN, with timeout 0", "no completion",
-	    "timeout-zero", RESET, timeout_zero),
+	    "psn-differs", RESET, timeout_zero),
 	ROW("hang-read-depth-zero", "a READ, with max_rd_atomic 0",
 	    "no completion", "rd-atomic-zero", RESET, read_depth_zero),
 	ROW("hang-long-timeout", "a wrong QPN, and timeout 18 takes 3 s",
