@@ -56,6 +56,21 @@ EXPORTED struct ibv_device **ibv_get_device_list(int *num_devices)
 	return list;
 }
 
+/* 程序多半就此打住；用不着这个 port 的，也就没有什么。*/
+static void warn_of_port(struct ibv_context *context, uint8_t port)
+{
+	struct explanation why = explain_port(context, port);
+	struct line line;
+
+	line_start(&line, "warning");
+	LINE_TEXT(&line, "dev", device_of(context));
+	LINE_NUMBER(&line, "port", port);
+	format_why(&line, &why);
+	writer_lock();
+	writer_add(ring_stamp(), &line);
+	writer_commit(false);
+}
+
 static void record_ports(struct ibv_context *context, uint32_t id)
 {
 	static const char *const states[] = { "NOP",   "DOWN",	 "INIT",
@@ -85,6 +100,8 @@ static void record_ports(struct ibv_context *context, uint32_t id)
 		writer_lock();
 		writer_add(ring_stamp(), &line);
 		writer_commit(false);
+		if (port.state != IBV_PORT_ACTIVE)
+			warn_of_port(context, i);
 	}
 }
 
@@ -151,8 +168,7 @@ static void notice(struct ibv_context *context)
 	known = object_find(OBJECT_CONTEXT, context) != NULL;
 	writer_unlock();
 	if (known) {
-		recorder_inside--;
-		errno = e.saved_errno;
+		event_drop(&e);
 		return;
 	}
 	record_device(&e, context, device_of(context));
@@ -213,8 +229,36 @@ static void forgotten(struct event *e, struct object *object, const char *call)
 	event_end(e);
 }
 
-/* 这些都返回错误码本身，成功时 @done 收拾快路径上的指针。*/
-#define DESTROY(call, version, kind, type, done)              \
+/*
+ * ibv_destroy_cq 等到取走的事件都 ack 了才返回：数目不对，就永远不返回。此刻别的线程也许正要
+ * ack，所以只是警告；它真的没有返回，报告才算是原因。
+ */
+static void count_acks(const struct ibv_cq *cq)
+{
+	const struct object *object;
+	struct explanation why;
+	struct line line;
+
+	writer_lock();
+	object = object_find(OBJECT_CQ, cq);
+	if (object && object->events_got != object->events_acked) {
+		why = explain_unacked(object->events_got, object->events_acked);
+		line_start(&line, "warning");
+		line_add_object(&line, OBJECT_CQ, cq);
+		format_why(&line, &why);
+		writer_add(ring_stamp(), &line);
+	}
+	writer_commit(false);
+}
+static void nothing_before(const void *pointer)
+{
+	(void)pointer;
+}
+
+/*
+ * 这些都返回错误码本身；@before 在真的调用之前看一眼，成功时 @done 收拾快路径上的指针。
+ */
+#define DESTROY(call, version, kind, type, before, done)      \
 	EXPORTED int ibv_##call(struct type *pointer)         \
 	{                                                     \
 		REAL(ibv_##call, "IBVERBS_" version, ENOSYS); \
@@ -223,6 +267,7 @@ static void forgotten(struct event *e, struct object *object, const char *call)
 		int err;                                      \
 		if (!event_begin(&e, #call))                  \
 			return real(pointer);                 \
+		before(pointer);                              \
 		object = forget(&e, OBJECT_##kind, pointer);  \
 		err = real(pointer);                          \
 		event_returned(&e, err);                      \
@@ -231,13 +276,14 @@ static void forgotten(struct event *e, struct object *object, const char *call)
 		forgotten(&e, object, "ibv_" #call);          \
 		return err;                                   \
 	}
-DESTROY(dealloc_pd, "1.1", PD, ibv_pd, (void))
-DESTROY(dereg_mr, "1.1", MR, ibv_mr, (void))
-DESTROY(destroy_comp_channel, "1.0", CHANNEL, ibv_comp_channel, (void))
-DESTROY(destroy_cq, "1.1", CQ, ibv_cq, unhook)
-DESTROY(destroy_srq, "1.1", SRQ, ibv_srq, (void))
-DESTROY(destroy_ah, "1.1", AH, ibv_ah, (void))
-DESTROY(destroy_qp, "1.1", QP, ibv_qp, unhook)
+DESTROY(dealloc_pd, "1.1", PD, ibv_pd, nothing_before, (void))
+DESTROY(dereg_mr, "1.1", MR, ibv_mr, nothing_before, (void))
+DESTROY(destroy_comp_channel, "1.0", CHANNEL, ibv_comp_channel, nothing_before,
+	(void))
+DESTROY(destroy_cq, "1.1", CQ, ibv_cq, count_acks, unhook)
+DESTROY(destroy_srq, "1.1", SRQ, ibv_srq, nothing_before, (void))
+DESTROY(destroy_ah, "1.1", AH, ibv_ah, nothing_before, (void))
+DESTROY(destroy_qp, "1.1", QP, ibv_qp, nothing_before, unhook)
 
 /* ---- PD ------------------------------------------------------------------- */
 
@@ -338,6 +384,22 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 	return 0;
 }
 
+/* 数一数就够：取了多少、ack 了多少，ibv_destroy_cq 时要相等。*/
+EXPORTED void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
+{
+	REAL(ibv_ack_cq_events, "IBVERBS_1.1", );
+	struct ring *ring = NULL;
+
+	if (!recorder_inside && !recorder.control_only && recorder_ready())
+		ring = ring_mine();
+	if (ring)
+		writer_put(ring, (struct record){ .stamp = ring_stamp(),
+						  .object = cq,
+						  .length = nevents,
+						  .kind = RECORD_ACK });
+	real(cq, nevents);
+}
+
 /* ---- SRQ ------------------------------------------------------------------ */
 
 EXPORTED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
@@ -348,8 +410,11 @@ EXPORTED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 	struct event e;
 
 	RECORD_MADE(&e, "create_srq", srq, real(pd, init));
-	EXPLAIN_ERR(&e, UNKNOWN, "ibv_create_srq(max_wr %u, max_sge %u)",
-		    init->attr.max_wr, init->attr.max_sge);
+	EXPLAIN_ERR(&e,
+		    explain_create_srq(pd->context, init->attr.max_wr,
+				       init->attr.max_sge, e.err),
+		    "ibv_create_srq(max_wr %u, max_sge %u)", init->attr.max_wr,
+		    init->attr.max_sge);
 	record_srq(&e, srq, pd->context, &init->attr);
 	return srq;
 }

@@ -139,7 +139,9 @@ void *real_symbol(const char *name, const char *version)
 	if (next && !(exact && same_library(next, exact)))
 		return next;
 	if (!exact) {
-		library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+		library = dlopen(strncmp(name, "rdma_", 5) ? "libibverbs.so.1"
+							   : "librdmacm.so.1",
+				 RTLD_LAZY | RTLD_NOLOAD);
 		if (library)
 			exact = real_dlvsym()(library, name, version);
 	}

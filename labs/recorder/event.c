@@ -8,6 +8,7 @@
 #include "event.h"
 
 #include "format.h"
+#include "objects.h"
 #include "ring.h"
 #include "writer.h"
 
@@ -31,13 +32,30 @@ bool event_begin(struct event *event, const char *name)
 	event->end = 0;
 	event->saved_errno = errno;
 	line_start(&event->line, name);
+	event_enters(name);
 	event->stamp = ring_stamp();
 	return true;
+}
+
+void event_enters(const char *name)
+{
+	struct ring *ring = ring_mine();
+
+	if (ring)
+		atomic_store_explicit(&ring->in, name, memory_order_relaxed);
+}
+
+void event_drop(struct event *event)
+{
+	event_enters(NULL);
+	recorder_inside--;
+	errno = event->saved_errno;
 }
 
 void event_returned(struct event *event, int err)
 {
 	event->end = ring_stamp();
+	event_enters(NULL);
 	event->saved_errno = errno;
 	event->err = err;
 }
@@ -105,6 +123,8 @@ void event_end(struct event *event)
 		LINE_TEXT(line, "errname", name ? name : "unknown");
 	}
 	format_why(line, &event->why);
+	objects_called(writer_time(event->stamp));
+	event_enters(NULL);
 	if (event->end)
 		LINE_NUMBER(line, "dur",
 			    (int64_t)(writer_time(event->end) -

@@ -34,6 +34,12 @@ struct event {
 /* False: call the real function and nothing else. */
 bool event_begin(struct event *event, const char *name);
 
+/* The thread is in the call @name from now on; NULL: in none. */
+void event_enters(const char *name);
+
+/* It is not worth a line. Without the lock. */
+void event_drop(struct event *event);
+
 /* The real function has returned @made, or an error number. */
 void event_made(struct event *event, const void *made);
 void event_returned(struct event *event, int err);

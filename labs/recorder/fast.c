@@ -85,8 +85,7 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 			 : explain_wc_status(status);
 	writer_unlock();
 	if (!worth) {
-		recorder_inside--;
-		errno = e.saved_errno;
+		event_drop(&e);
 		return;
 	}
 	LINE_TEXT(&e.line, "about", "completion");
@@ -149,6 +148,7 @@ static int traced_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 		writer_put(ring, (struct record){
 					 .stamp = ring_stamp(),
 					 .object = cq,
+					 .flags = solicited_only != 0,
 					 .kind = RECORD_ARM,
 				 });
 	return real_ops(cq->context)->req_notify_cq(cq, solicited_only);
@@ -247,6 +247,24 @@ static void record_send(struct ring *ring, uint64_t stamp,
 	writer_put(ring, r);
 }
 
+/* rxe 的 provider 照着 NULL 去读，程序就此崩溃：原因要在那之前说。*/
+static void look_at_ah(struct ibv_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct event e;
+
+	if (qp->qp_type != IBV_QPT_UD || wr->wr.ud.ah ||
+	    !event_begin(&e, "explain"))
+		return;
+	LINE_TEXT(&e.line, "about", "post");
+	LINE_HEX(&e.line, "wr_id", wr->wr_id);
+	event_explain(&e, explain_null_ah(),
+		      "ibv_post_send(QP %u of %s, wr_id 0x%llx)", qp->qp_num,
+		      qp->context->device->name, (unsigned long long)wr->wr_id);
+	writer_lock();
+	LINE_NUMBER(&e.line, "qp", object_id(OBJECT_QP, qp));
+	event_end(&e);
+}
+
 static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 			    struct ibv_send_wr **bad)
 {
@@ -258,6 +276,8 @@ static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 
 	for (struct ibv_send_wr *w = wr; ring && w; w = w->next)
 		record_send(ring, stamp, qp, w);
+	if (ring && wr && __builtin_expect(qp->qp_type == IBV_QPT_UD, 0))
+		look_at_ah(qp, wr);
 	rc = real_ops(qp->context)->post_send(qp, wr, bad);
 	if (__builtin_expect(rc == 0, 1) || !ring)
 		return rc;

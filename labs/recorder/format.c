@@ -221,6 +221,7 @@ static void format_same(struct line *line, const struct record *record,
 		[RECORD_COMPLETION] = "completion",
 		[RECORD_ARM] = "arm",
 		[RECORD_CQ_EVENT] = "cq_event",
+		[RECORD_ACK] = "ack",
 	};
 
 	line_start(line, names[record->kind]);
@@ -228,6 +229,12 @@ static void format_same(struct line *line, const struct record *record,
 	case RECORD_ARM:
 	case RECORD_CQ_EVENT:
 		line_add_object(line, OBJECT_CQ, record->object);
+		if (record->flags)
+			LINE_NUMBER(line, "solicited", 1);
+		return;
+	case RECORD_ACK:
+		line_add_object(line, OBJECT_CQ, record->object);
+		LINE_NUMBER(line, "count", record->length);
 		return;
 	case RECORD_POST_FAILED:
 		format_owner(line, owner);
@@ -252,7 +259,8 @@ static void format_same(struct line *line, const struct record *record,
 static void format_own(struct line *line, const struct record *record,
 		       uint64_t number)
 {
-	if (record->kind == RECORD_ARM || record->kind == RECORD_CQ_EVENT)
+	if (record->kind == RECORD_ARM || record->kind == RECORD_CQ_EVENT ||
+	    record->kind == RECORD_ACK)
 		return;
 	LINE_HEX(line, "wr_id", record->wr_id);
 	if (record->kind == RECORD_COMPLETION) {

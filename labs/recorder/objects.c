@@ -445,10 +445,18 @@ uint64_t objects_book(const struct record *record, uint64_t time,
 	case RECORD_ARM:
 	case RECORD_CQ_EVENT:
 		*owner = object_find(OBJECT_CQ, record->object);
-		if (*owner && record->kind == RECORD_ARM)
+		if (*owner && record->kind == RECORD_ARM) {
 			(*owner)->armed = time;
-		else if (*owner)
+			(*owner)->solicited = record->flags;
+		} else if (*owner) {
 			(*owner)->event = time;
+			(*owner)->events_got++;
+		}
+		return 0;
+	case RECORD_ACK:
+		*owner = object_find(OBJECT_CQ, record->object);
+		if (*owner)
+			(*owner)->events_acked += record->length;
 		return 0;
 	}
 	return 0;
@@ -457,6 +465,19 @@ uint64_t objects_book(const struct record *record, uint64_t time,
 uint64_t objects_last_activity(void)
 {
 	return last_activity;
+}
+
+static uint64_t last_call;
+
+void objects_called(uint64_t time)
+{
+	if (time > last_call)
+		last_call = time;
+}
+
+uint64_t objects_last_call(void)
+{
+	return last_call;
 }
 
 void objects_reset_qp(struct object *qp)

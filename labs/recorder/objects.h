@@ -50,6 +50,8 @@ struct object {
 	/* CQ */
 	const void *channel;
 	uint64_t armed; /* time of the last req_notify, 0: never */
+	bool solicited; /* and that for solicited ones only */
+	uint64_t events_got, events_acked;
 	uint64_t event; /* time of the last CQ event, 0: never */
 	uint64_t got;	/* time of the last completion, 0: never */
 	/* MR */
@@ -110,6 +112,10 @@ uint64_t queue_length(const struct queue *queue);
 
 /* The time of the last post or completion of the process, 0: none. */
 uint64_t objects_last_activity(void);
+
+/* The program called something at @time; and when it did so last, 0: never. */
+void objects_called(uint64_t time);
+uint64_t objects_last_call(void);
 
 /* All work requests of @qp are gone: it went to RESET. */
 void objects_reset_qp(struct object *qp);

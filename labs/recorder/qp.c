@@ -16,6 +16,25 @@
 
 #define MOST_WARNINGS 4
 
+/* libibverbs 不看就去读 CQ：程序在里面崩溃，所以先说。*/
+static void warn_of_no_cq(struct ibv_pd *pd,
+			  const struct ibv_qp_init_attr *init)
+{
+	struct event e;
+
+	if ((init->send_cq && init->recv_cq) ||
+	    (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC &&
+	     init->qp_type != IBV_QPT_UD) ||
+	    !event_begin(&e, "explain"))
+		return;
+	LINE_TEXT(&e.line, "about", "create_qp");
+	event_explain(&e, explain_create_qp_call(pd, init, EINVAL),
+		      "ibv_create_qp(%s, %s)", pd->context->device->name,
+		      qp_type_name(init->qp_type));
+	writer_lock();
+	event_end(&e);
+}
+
 EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 				      struct ibv_qp_init_attr *init)
 {
@@ -25,6 +44,7 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 	struct ibv_qp *qp;
 	struct event e;
 
+	warn_of_no_cq(pd, init);
 	RECORD_MADE(&e, "create_qp", qp, real(pd, init));
 	EXPLAIN_ERR(&e, explain_create_qp_call(pd, &wanted, e.err),
 		    "ibv_create_qp(%s, %s, %u send and %u receive "

@@ -5,11 +5,12 @@
  *
  *	recorder, line		what it was told; one line of JSON
  *	dl, pass		the real functions
+ *	proc			what /proc tells of the threads
  *	objects, ring, file	what the program made and did; the recording's file
  *	format, writer		records as lines, and the lines into the file
  *	why, stall		what an explanation needs; what the process waits for
  *	start, event		the recording begins and ends; one recorded call
- *	mr, made, fast, extended, qp, control	the calls that are wrapped
+ *	mr, made, fast, extended, qp, control, cm	the calls that are wrapped
  */
 #ifndef RECORDER_RECORDER_H
 #define RECORDER_RECORDER_H

@@ -91,6 +91,7 @@ void ring_after_fork(void)
 		ring->tail_seen = atomic_load(&ring->head);
 		atomic_store(&ring->polls, 0);
 		atomic_store(&ring->sleeps, NULL);
+		atomic_store(&ring->in, NULL);
 		if (ring == ring_of_thread)
 			ring->tid = (pid_t)syscall(SYS_gettid);
 		else

@@ -25,8 +25,9 @@ enum record_kind {
 	RECORD_POST_SRQ_RECV,
 	RECORD_POST_FAILED, /* wr_id and n of the WR that was refused */
 	RECORD_COMPLETION,
-	RECORD_ARM,	 /* req_notify_cq */
-	RECORD_CQ_EVENT, /* a thread slept in get_cq_event and got one */
+	RECORD_ARM, /* req_notify_cq */
+	RECORD_CQ_EVENT,
+	RECORD_ACK, /* a thread slept in get_cq_event and got one */
 };
 
 /* What is not said of a completion: the caller did not ask the CQ for it. */
@@ -65,6 +66,7 @@ struct ring {
 	const void *_Atomic polled; /* the CQ it polled last */
 	_Atomic uint64_t polls;	    /* how often it polled and got nothing */
 	const void *_Atomic sleeps; /* the channel it sleeps on, or NULL */
+	const char *_Atomic in; /* the recorded call that it is in, or NULL */
 	/* consumer */
 	_Alignas(64) _Atomic uint64_t tail;
 	uint64_t limit;	     /* of this drain */

@@ -15,6 +15,7 @@
 #include "explain/qp_table.h"
 #include "format.h"
 #include "objects.h"
+#include "proc.h"
 #include "recorder.h"
 #include "why.h"
 #include "writer.h"
@@ -23,6 +24,7 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define SECOND	    1000000000u
@@ -176,6 +178,20 @@ static struct explanation judge_cq(const void *pointer, uint64_t now)
 			       "an event lies unread on the channel of CQ %u, "
 			       "so there is a completion",
 			       cq->id);
+	if (cq->event && cq->got < cq->event)
+		return because("nobody-polls",
+			       "call ibv_poll_cq on this CQ after each event, "
+			       "until it gives 0",
+			       "an event told of a completion in CQ %u, and "
+			       "none was taken from it since",
+			       cq->id);
+	if (is_armed(cq) && cq->solicited)
+		return because("armed-solicited-only",
+			       "call ibv_req_notify_cq(cq, 0), or let the "
+			       "peer post with IBV_SEND_SOLICITED",
+			       "CQ %u was armed for solicited completions "
+			       "only: others raise no event",
+			       cq->id);
 	if (is_armed(cq))
 		return (struct explanation){ 0 };
 	if (!sleeper)
@@ -292,6 +308,23 @@ static void say_peer(struct account *a, const struct object *qp,
 	    kernel->sq_psn);
 }
 
+/*
+ * 程序也许只是在计算、在睡、没有话要说：等着不是错。这些只是“若等得不对，可以看看这里”。
+ */
+static bool is_hint(const char *id)
+{
+	static const char *const ids[] = {
+		"nothing-came", "sent-or-not-taken", "nobody-polls",
+		"event-unread", "unsignaled",	     "no-completion",
+		"wrong-cq",	"still-retrying",
+	};
+
+	for (size_t i = 0; id && i < sizeof(ids) / sizeof(ids[0]); i++)
+		if (!strcmp(id, ids[i]))
+			return true;
+	return !id;
+}
+
 static void add_stall(const struct account *a, const struct object *qp,
 		      const char *user, const char *kernel,
 		      const struct explanation *why)
@@ -318,6 +351,8 @@ static void add_stall(const struct account *a, const struct object *qp,
 		LINE_HEX(&line, "receive_wr_id", receive->post.wr_id);
 	}
 	format_why(&line, why);
+	if (is_hint(why->id))
+		LINE_TEXT(&line, "kind", "hint");
 	writer_add(ring_stamp(), &line);
 }
 
@@ -354,7 +389,10 @@ static void explain_qp(struct object *qp, void *arg)
 	say_peer(a, qp, &now);
 	if (waits) {
 		why = judge(qp, now.qp_state, a->now);
-		say(a, "qptrace:     cause: %s\n", why.cause);
+		say(a,
+		    is_hint(why.id) ? "qptrace:     hint: %s\n"
+				    : "qptrace:     cause: %s\n",
+		    why.cause);
 		a->used += next_as_text(a->text + a->used,
 					sizeof(a->text) - a->used,
 					"qptrace:    ", &why);
@@ -401,6 +439,89 @@ static bool is_stalled(struct account *a)
 	return true;
 }
 
+/* ---- 什么也没有做：每个线程在哪里 ------------------------------------------ */
+
+/* 什么也没有发生，已经这么久了；一次停顿只说一遍。*/
+static bool is_idle(uint64_t now)
+{
+	static uint64_t told;
+	uint64_t last = objects_last_call();
+	uint64_t fast = objects_last_activity();
+
+	last = fast > last ? fast : last;
+	if (!recorder.stall_ns || !last || told == last ||
+	    now < last + recorder.stall_ns)
+		return false;
+	told = last;
+	return true;
+}
+
+static const char *call_of(pid_t tid, uint64_t now)
+{
+	struct ring *ring = atomic_load(&all_rings);
+
+	while (ring && (ring->tid != tid || atomic_load(&ring->orphan)))
+		ring = ring->next;
+	if (!ring)
+		return NULL;
+	if (atomic_load(&ring->sleeps))
+		return "get_cq_event";
+	if (now - ring->polls_time < RECENTLY)
+		return "poll_cq";
+	return atomic_load(&ring->in);
+}
+
+static void add_thread(pid_t tid, uint64_t now, uint64_t idle)
+{
+	struct blocked where = { 0 };
+	const char *call = call_of(tid, now);
+	struct line line;
+
+	thread_blocked(tid, &where);
+	line_start(&line, "thread");
+	LINE_NUMBER(&line, "thread", tid);
+	LINE_NUMBER(&line, "idle", idle);
+	LINE_TEXT(&line, "in", where.call);
+	if (where.on[0])
+		LINE_TEXT(&line, "on", where.on);
+	if (call)
+		LINE_TEXT(&line, "verb", call);
+	writer_add(ring_stamp(), &line);
+}
+
+/* 此刻网断着，等的多半就是它。*/
+static void look_at_ports(struct object *object, void *arg)
+{
+	struct ibv_context *context = object->context;
+	struct ibv_port_attr port;
+	struct explanation why;
+	struct line line;
+
+	(void)arg;
+	if (ibv_query_port(context, 1, &port) || port.state == IBV_PORT_ACTIVE)
+		return;
+	why = explain_port(context, 1);
+	line_start(&line, "warning");
+	LINE_TEXT(&line, "dev", context->device->name);
+	LINE_NUMBER(&line, "idle", 1);
+	format_why(&line, &why);
+	writer_add(ring_stamp(), &line);
+}
+
+#define MOST_THREADS 8
+
+static void tell_threads(uint64_t now)
+{
+	pid_t threads[MOST_THREADS];
+	size_t n = threads_of_process(threads, MOST_THREADS);
+	uint64_t last = objects_last_call(), fast = objects_last_activity();
+
+	last = fast > last ? fast : last;
+	for (size_t i = 0; i < n; i++)
+		add_thread(threads[i], now, now - last);
+	object_each(OBJECT_CONTEXT, look_at_ports, NULL);
+}
+
 static struct account account;
 
 void stall_look(bool asked)
@@ -411,6 +532,8 @@ void stall_look(bool asked)
 	a->used = a->qps = a->shown = 0;
 	a->now = writer_now();
 	look_at_rings(a->now);
+	if (is_idle(a->now))
+		tell_threads(a->now);
 	if (!is_stalled(a))
 		return;
 	say(a, "qptrace: %s (pid %d): no completion for %.1f s\n",

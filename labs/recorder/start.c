@@ -33,9 +33,13 @@ static void last_words(int sig)
 {
 	struct sigaction standard = { .sa_handler = SIG_DFL };
 	int saved_errno = errno;
+	struct line line;
 
-	if (is_recording())
-		writer_last_words(NULL);
+	if (is_recording()) {
+		line_start(&line, "signal");
+		LINE_NUMBER(&line, "signal", sig);
+		writer_last_words(&line);
+	}
 	sigaction(sig, &standard, NULL);
 	raise(sig);
 	errno = saved_errno;
@@ -120,7 +124,7 @@ static void add_start(bool child)
 	size_t n;
 
 	line_start(&line, "start");
-	LINE_NUMBER(&line, "version", 1);
+	LINE_NUMBER(&line, "version", 2);
 	LINE_NUMBER(&line, "ppid", getppid());
 	LINE_NUMBER(&line, "forked", child);
 	LINE_NUMBER(&line, "control_only", recorder.control_only);
@@ -151,6 +155,15 @@ static void after_fork_child(void)
 	writer_after_fork_child();
 }
 
+static int exit_status = -1;
+
+/* 程序自己说的结果。它自己的 atexit 在我们之后装的，先运行完了。*/
+static void keep_status(int status, void *arg)
+{
+	(void)arg;
+	exit_status = status;
+}
+
 static int start(void)
 {
 	static bool hooked_fork;
@@ -160,6 +173,8 @@ static int start(void)
 	if (!hooked_fork)
 		pthread_atfork(writer_before_fork, writer_after_fork,
 			       after_fork_child);
+	if (!hooked_fork)
+		on_exit(keep_status, NULL);
 	hooked_fork = true;
 	catch_signals();
 	add_start(forked);
@@ -190,6 +205,12 @@ bool recorder_ready(void)
 
 /* ---- 结束 ----------------------------------------------------------------- */
 
+static void add_status(struct line *line)
+{
+	if (exit_status >= 0)
+		LINE_NUMBER(line, "code", exit_status & 0xff);
+}
+
 __attribute__((destructor)) static void leave(void)
 {
 	struct line line;
@@ -197,6 +218,7 @@ __attribute__((destructor)) static void leave(void)
 	if (!is_recording())
 		return;
 	line_start(&line, "exit");
+	add_status(&line);
 	writer_lock();
 	writer_add(ring_stamp(), &line);
 	writer_unlock();
@@ -213,6 +235,8 @@ static _Noreturn void leave_at_once(int status)
 
 	if (is_recording() && writer_owns_process()) {
 		line_start(&line, "exit");
+		exit_status = status;
+		add_status(&line);
 		writer_last_words(&line);
 	}
 	for (;;)

@@ -12,13 +12,14 @@
 
 # Who says what the table has. failed.c speaks for the course's own programs.
 mapfile -t speakers < <(cd "$SOURCES" && printf '%s\n' common/explain/*.c \
-	labs/recorder/{stall,event,fast,control}.c labs/report/{text,model}.c |
+	labs/recorder/{stall,event,fast,control}.c labs/report/{text,model,compare,waits}.c |
 	grep -vE '/(failed|qp_table.*|rxe_facts|translate)\.c$')
 
 oneTimeSetUp() {
 	make_says=$(build "$B/libqptrace.so" "$B/qptrace-report" 2>&1) || echo "$make_says" >&2
 	built_in
-	[[ ! "$SOURCES/common/explain/texts.def" -nt $B/unit_texts ]] || rm -f "$B/unit_texts"
+	[[ ! "$SOURCES/common/explain/texts.def" -nt $B/unit_texts &&
+		! "$SOURCES/common/explain/texts_pairs.def" -nt $B/unit_texts ]] || rm -f "$B/unit_texts"
 	helper "$B/unit_texts" -O1 -I. -fsanitize=undefined -fsanitize-undefined-trap-on-error \
 		labs/tests/explain/unit_texts.c "$SOURCES"/common/explain/translate.c
 }
@@ -177,10 +178,10 @@ test_the_recorder_in_chinese() {
 	assert_in "$(<"$T/errzh")" '失败：EINVAL \(22\)：cqe [0-9]+ 超过了设备的 max_cqe'
 	assert_in "$(<"$T/errzh")" '^qptrace: hang-unsignaled（pid [0-9]+）：已有 [0-9.]+ 秒没有 completion'
 	assert_in "$(<"$T/errzh")" '^qptrace:     1 个 send 在等，最早的等了 .*没有 SIGNALED（之前完成了 0 个）'
-	assert_in "$(<"$T/errzh")" '^qptrace:     原因：post send 时没有带 IBV_SEND_SIGNALED'
+	assert_in "$(<"$T/errzh")" '^qptrace:     提示：post send 时没有带 IBV_SEND_SIGNALED'
 	assert_in "$(<"$T/errzh")" '上 wr_id 0x1 的 completion：RETRY_EXC_ERR（status 12）：'
 	assertEquals 'English is left' '' "$(grep -hE '(cause|next|seen):| the | is ' "$T/errzh" "$T/err")"
-	assert_in "$(<"$T/err")" '原因：post send 时没有带' 'by LANG, too:'
+	assert_in "$(<"$T/err")" '提示：post send 时没有带' 'by LANG, too:'
 	assertEquals 'Chinese where English was asked for' '' "$(LC_ALL=C grep '[^ -~]' "$T/erren")"
 	assertEquals 'recordings are in English' '' "$(LC_ALL=C grep -l '[^ -~]' "$T"/*.json*)"
 }

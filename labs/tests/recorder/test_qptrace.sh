@@ -400,11 +400,11 @@ test_stalls_are_explained() {
 		assert_in "$(err_of "s.${n}_3")" '^qptrace:      next: '
 	done
 	assert_in "$(err_of s.wait_3)" '1 receive waits, the oldest for 0\.[4-9] s: wr_id 0x1, 64 bytes'
-	assert_in "$(err_of s.wait_3)" 'cause: the receive is in place, so the peer has not sent'
+	assert_in "$(err_of s.wait_3)" 'hint: the receive is in place, so the peer has not sent'
 	assert_in "$(err_of s.wait_3)" '^qptrace:      seen: QP [0-9]+: the kernel has it in RTS'
 	assert_in "$(err_of s.unpolled_3)" '1 send waits.*wr_id 0x2, 64 bytes, SEND'
-	assert_in "$(err_of s.unpolled_3)" 'cause: no thread polls CQ 1'
-	assert_in "$(err_of s.unsignaled_3)" 'cause: the send was posted without IBV_SEND_SIGNALED'
+	assert_in "$(err_of s.unpolled_3)" 'hint: no thread polls CQ 1'
+	assert_in "$(err_of s.unsignaled_3)" 'hint: the send was posted without IBV_SEND_SIGNALED'
 	assertEquals 'trace_probe nothing-came' "$(named "$T/s.wait_3.json")"
 	assertEquals 1 "$(count s.wait_3 '.ev == "stall" and .receives == 1 and .kernel_state == "RTS"')"
 }
@@ -417,20 +417,20 @@ test_stalls_of_event_loops_and_datagrams() {
 	for n in armed unread datagram; do
 		assertEquals "$n" 6 "$(rc_of "s.${n}_3")"
 		assertEquals "$n says it once" 1 "$(grep -c 'no completion for 0' "$T/s.${n}_3.err")"
-		assertEquals "$n: one cause" 1 "$(grep -c 'cause:' "$T/s.${n}_3.err")"
+		assertEquals "$n: one hint" 1 "$(grep -c 'hint:' "$T/s.${n}_3.err")"
 	done
-	assert_in "$(err_of s.armed_3)" 'cause: the receive is in place, so the peer has not sent'
-	assert_in "$(err_of s.unread_3)" 'cause: an event lies unread on the channel of CQ 1'
+	assert_in "$(err_of s.armed_3)" 'hint: the receive is in place, so the peer has not sent'
+	assert_in "$(err_of s.unread_3)" 'hint: an event lies unread on the channel of CQ 1'
 	assert_in "$(err_of s.datagram_3)" 'UD\): RTS in the user.s copy'
 	assert_in "$(err_of s.datagram_3)" '1 receive waits.*104 bytes \(1 completed before\)'
-	assert_in "$(err_of s.datagram_3)" 'cause: either the peer sends nothing more, or'
+	assert_in "$(err_of s.datagram_3)" 'hint: either the peer sends nothing more, or'
 	assert_not_in "$(err_of s.datagram_3)" 'psn'
 }
 
 test_sigquit() {
 	given probes || return 0
 	assertEquals 'it goes on' 6 "$(rc_of asked.wait_30)"
-	assert_in "$(err_of asked.wait_30)" 'cause: the receive is in place'
+	assert_in "$(err_of asked.wait_30)" 'hint: the receive is in place'
 	assertEquals 6 "$(rc_of asked.broken_30)"
 	assert_in "$(err_of asked.broken_30)" 'RC\): RTS in the user.s copy, ERR in the kernel'
 	# Of both ends: the one that was refused, and the one that refused.

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+/*
+ * proc.c —— 线程睡在哪个系统调用里，等的是哪一类 fd
+ *
+ * 程序等的往往不是 verbs：对端的 TCP 消息没有来、它自己在睡、锁拿不到。/proc/self/task/
+ * TID/syscall 说得出是哪一个系统调用和它的参数，不打断那个线程。
+ */
+#include "proc.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static size_t read_text(const char *path, char *out, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	n = n < 0 ? 0 : n;
+	out[n] = '\0';
+	return (size_t)n;
+}
+
+size_t threads_of_process(pid_t *threads, size_t most)
+{
+	DIR *dir = opendir("/proc/self/task");
+	pid_t mine = (pid_t)syscall(SYS_gettid);
+	const struct dirent *entry;
+	size_t n = 0;
+
+	while (dir && n < most && (entry = readdir(dir))) {
+		pid_t tid = (pid_t)atoi(entry->d_name);
+
+		if (tid > 0 && tid != mine)
+			threads[n++] = tid;
+	}
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+struct call {
+	long number;
+	const char *name;
+	bool has_fd; /* its first argument */
+};
+
+/* 每种机器都有的；别的照号码说。*/
+static const struct call *find_call(long number)
+{
+	static const struct call calls[] = {
+		{ SYS_read, "read", true },
+		{ SYS_write, "write", true },
+		{ SYS_readv, "readv", true },
+		{ SYS_recvfrom, "recvfrom", true },
+		{ SYS_recvmsg, "recvmsg", true },
+		{ SYS_sendto, "sendto", true },
+		{ SYS_accept, "accept", true },
+		{ SYS_accept4, "accept4", true },
+		{ SYS_connect, "connect", true },
+		{ SYS_ioctl, "ioctl", true },
+		{ SYS_epoll_pwait, "epoll_wait", false },
+		{ SYS_ppoll, "poll", false },
+		{ SYS_pselect6, "select", false },
+#ifdef SYS_poll
+		{ SYS_poll, "poll", false },
+		{ SYS_select, "select", false },
+		{ SYS_epoll_wait, "epoll_wait", false },
+#endif
+		{ SYS_futex, "futex", false },
+		{ SYS_nanosleep, "nanosleep", false },
+		{ SYS_clock_nanosleep, "clock_nanosleep", false },
+		{ SYS_wait4, "wait4", false },
+	};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (calls[i].number == number)
+			return &calls[i];
+	return NULL;
+}
+
+/* "socket:[123]" 取冒号前；设备取最后一段。*/
+static void kind_of_fd(int fd, char *out, size_t size)
+{
+	char path[64], target[256];
+	const char *name = target;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n <= 0)
+		return;
+	target[n] = '\0';
+	if (!strncmp(target, "anon_inode:", 11))
+		name = target + 11;
+	else if (target[0] == '/')
+		name = strrchr(target, '/') + 1;
+	else
+		target[strcspn(target, ":")] = '\0';
+	snprintf(out, size, "%.*s", (int)size - 1, name);
+}
+
+/* poll 的第一个 fd。那块内存是程序的，随时会没有：借内核的手去读。*/
+static int first_polled(unsigned long long address)
+{
+	struct pollfd fd = { .fd = -1 };
+	struct iovec to = { &fd, sizeof(fd) };
+	struct iovec from = { (void *)(uintptr_t)address, sizeof(fd) };
+
+	if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) !=
+	    (ssize_t)sizeof(fd))
+		return -1;
+	return fd.fd;
+}
+
+void thread_blocked(pid_t tid, struct blocked *out)
+{
+	char path[64], text[256];
+	unsigned long long first = 0;
+	const struct call *call;
+	long number = -1;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
+	if (!read_text(path, text, sizeof(text)))
+		return;
+	if (sscanf(text, "%ld %llx", &number, &first) < 1 || number < 0) {
+		snprintf(out->call, sizeof(out->call), "running");
+		return;
+	}
+	call = find_call(number);
+	if (!call) {
+		snprintf(out->call, sizeof(out->call), "%ld", number);
+		return;
+	}
+	snprintf(out->call, sizeof(out->call), "%s", call->name);
+	if (call->has_fd)
+		kind_of_fd((int)first, out->on, sizeof(out->on));
+	else if (!strcmp(call->name, "poll"))
+		kind_of_fd(first_polled(first), out->on, sizeof(out->on));
+}

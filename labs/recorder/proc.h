@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proc.h - where the threads of this process are, as /proc tells.
+ */
+#ifndef RECORDER_PROC_H
+#define RECORDER_PROC_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct blocked {
+	char call[24]; /* "read", "clock_nanosleep", a number, or "running" */
+	char on[24];   /* what it waits on: "socket", "rdma_cm", ...; or "" */
+};
+
+/* At most @most of them, without the calling one; returns how many. */
+size_t threads_of_process(pid_t *threads, size_t most);
+
+/* @out->call is "" if /proc does not tell. */
+void thread_blocked(pid_t tid, struct blocked *out);
+
+#endif
