@@ -15,18 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 另有失败时，这些就是它的后果：flush、对端已经倒下、自己的 QP 已在 ERR。*/
-static bool may_be_aftermath(const char *id)
-{
-	static const char *const ids[] = { "WR_FLUSH_ERR", "peer-in-error",
-					   "peer-qp-absent", "qp-in-error" };
-
-	for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++)
-		if (!strcmp(id, ids[i]))
-			return true;
-	return false;
-}
-
 /* ---- 凭据 ------------------------------------------------------------------ */
 
 static size_t completion_before(const struct report *r, size_t i)
@@ -112,11 +100,6 @@ static bool tells(const struct event *event, const json_t *line)
 	       strcmp(text_in(line, "id"), EXPLAIN_PROBE);
 }
 
-struct causes {
-	struct cause *items;
-	size_t count;
-};
-
 static struct cause *known(struct causes *all, const struct cause *new)
 {
 	for (size_t i = 0; i < all->count; i++) {
@@ -178,25 +161,14 @@ static void take(const struct report *r, size_t i, struct causes *all)
 	merge(all, &new);
 }
 
-static void find_aftermath(struct causes *all)
-{
-	bool else_failed = false;
-
-	for (size_t i = 0; i < all->count; i++)
-		else_failed =
-			else_failed || (all->items[i].kind == CAUSE_FAILURE &&
-					!may_be_aftermath(all->items[i].id));
-	for (size_t i = 0; else_failed && i < all->count; i++)
-		if (may_be_aftermath(all->items[i].id))
-			all->items[i].kind = CAUSE_AFTERMATH;
-}
-
 static int by_kind(const void *a, const void *b)
 {
 	const struct cause *x = a, *y = b;
 
 	if (x->kind != y->kind)
 		return (int)x->kind - (int)y->kind;
+	if (x->proven != y->proven)
+		return x->proven ? -1 : 1;
 	return x->event < y->event ? -1 : 1;
 }
 
@@ -206,11 +178,11 @@ struct cause *report_causes(const struct report *r, size_t *count)
 
 	for (size_t i = 0; i < r->count; i++)
 		take(r, i, &all);
-	find_aftermath(&all);
-	if (all.count)
-		qsort(all.items, all.count, sizeof(*all.items), by_kind);
 	for (size_t i = 0; i < all.count; i++)
 		find_proof(r, &all.items[i]);
+	report_blame(r, &all);
+	if (all.count)
+		qsort(all.items, all.count, sizeof(*all.items), by_kind);
 	*count = all.count;
 	return all.items;
 }

@@ -103,9 +103,8 @@ static json_t *cause_of(const struct report *r, const struct cause *cause,
 			size_t rank)
 {
 	static const char *const kinds[CAUSE_KINDS] = {
-		[CAUSE_FAILURE] = "failure",
-		[CAUSE_STALL] = "stall",
-		[CAUSE_WARNING] = "warning",
+		[CAUSE_FAILURE] = "failure",	 [CAUSE_STALL] = "stall",
+		[CAUSE_HINT] = "hint",		 [CAUSE_WARNING] = "warning",
 		[CAUSE_AFTERMATH] = "aftermath",
 	};
 	const char *errname = text_in(cause->line, "errname");

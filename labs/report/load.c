@@ -56,6 +56,7 @@ enum member {
 	CAUSE,
 	ID,
 	REMOTE_QPN,
+	CODE,
 	MEMBERS,
 };
 
@@ -102,8 +103,8 @@ static void take(struct value *members, const struct value *key,
 		 const struct value *value)
 {
 	static const char *const names[MEMBERS] = {
-		"ev", "t",	"wall", "qp",	 "n",  "of",
-		"op", "status", "err",	"cause", "id", "remote_qpn",
+		"ev",	  "t",	 "wall",  "qp", "n",	      "of",   "op",
+		"status", "err", "cause", "id", "remote_qpn", "code",
 	};
 
 	for (int i = 0; i < MEMBERS; i++)
@@ -187,8 +188,8 @@ static enum event_class classify(const struct event *event,
 		return CLASS_POST_RECV;
 	if (!strcmp(ev, "completion"))
 		return CLASS_COMPLETION;
-	if (!strcmp(ev, "arm") || !strcmp(ev, "cq_event") ||
-	    !strcmp(ev, "query_qp"))
+	if (!strcmp(ev, "arm") || !strcmp(ev, "ack") ||
+	    !strcmp(ev, "cq_event") || !strcmp(ev, "query_qp"))
 		return CLASS_QUIET;
 	return CLASS_CONTROL;
 }
@@ -223,6 +224,14 @@ static int add_event(struct report *r, int side, int64_t at, size_t number,
 	};
 	event->class = classify(event, members);
 	r->side[side].events++;
+	if (!strcmp(event->ev, "exit"))
+		r->side[side].ended = true;
+	if (!strcmp(event->ev, "exit"))
+		r->side[side].code = members[CODE].is_number
+					     ? (int)members[CODE].number
+					     : -1;
+	if (!strcmp(event->ev, "signal"))
+		r->side[side].signalled = true;
 	return 0;
 }
 

@@ -268,7 +268,7 @@ static bool delivers(const struct report *r, const struct event *event)
 	       !strcmp(r->events[event->complete].status, "SUCCESS");
 }
 
-static bool is_arrival(const struct event *event)
+bool is_arrival(const struct event *event)
 {
 	return event->class == CLASS_COMPLETION &&
 	       !strncmp(event->op, "RECV", 4);
@@ -341,6 +341,7 @@ void report_build(struct report *r, bool all)
 {
 	find_qps(r);
 	find_peers(r);
+	world_regions(r);
 	for (int side = 0; side < r->sides; side++)
 		link_completions(r, side);
 	for (size_t i = 0; i < r->qp_count; i++)

@@ -10,6 +10,8 @@
 #ifndef LABS_REPORT_PARTS_H
 #define LABS_REPORT_PARTS_H
 
+#include "explain/explain.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,6 +64,17 @@ struct side {
 	int64_t shift; /* added to its monotonic times, ns */
 	int64_t first, last;
 	size_t events, lost; /* lines read; lines that were cut off */
+	bool ended;	     /* it told of its end: it returned or exited, */
+	int code;	     /* with this exit code; -1: not known */
+	bool signalled;	     /* or that a signal ends it */
+};
+
+/* A memory region of one side, and from when to when it was there. */
+struct region {
+	int side;
+	uint64_t id; /* within its process */
+	int64_t born, died;
+	struct explain_mr mr;
 };
 
 struct report {
@@ -71,6 +84,8 @@ struct report {
 	size_t count;
 	struct qp *qps;
 	size_t qp_count;
+	struct region *regions;
+	size_t region_count;
 	size_t left_out;
 	json_t *words; /* what ev, op and status of all events point to */
 	bool chinese;  /* the reader wants it */
@@ -106,6 +121,9 @@ const char *text_in(const json_t *line, const char *key);
 /* QPs, peers, causes; marks what is kept: all, or not more than fits a page. */
 void report_build(struct report *r, bool all);
 
+/* A receive that has completed. */
+bool is_arrival(const struct event *event);
+
 /* One row of what both sides of a connection believe. */
 struct belief {
 	const char *what;
@@ -120,11 +138,44 @@ size_t report_beliefs(const struct qp *a, const struct qp *b,
 void event_describe(const struct report *r, const struct event *event,
 		    const json_t *line, char *out, size_t size);
 
+/* ---- world.c: for the explainer, what it would ask the program ---- */
+
+/* A member that is a number, or the text of one ("0x1f"). */
+uint64_t value_in(const json_t *line, const char *key);
+
+/* Reads all memory regions of both sides. */
+void world_regions(struct report *r);
+
+/* What one end was told. @name: to be kept as long as the result. */
+struct explain_side world_side(const struct qp *qp, const char *name);
+
+/* A work request as it was posted. */
+struct recalled {
+	bool is_send, one_sge;
+	struct ibv_sge sge; /* the first; the bytes of all */
+	struct ibv_send_wr send;
+	struct ibv_recv_wr recv;
+};
+void world_recall(const struct report *r, const struct event *post,
+		  struct recalled *out);
+
+/* "A's QP 17 (rxe0)" */
+const char *world_name(char *out, size_t size, const struct qp *qp);
+
+/*
+ * Why @post (NULL: any) of @qp ended with @status at @t, by what both recordings
+ * tell. Nothing (no cause) if they do not prove it.
+ */
+struct explanation world_explain(const struct report *r, const struct qp *qp,
+				 const struct event *post, int64_t t,
+				 enum ibv_wc_status status);
+
 /* ---- causes.c ---- */
 
 enum cause_kind {
 	CAUSE_FAILURE,	 /* a call, a completion or an event said so */
-	CAUSE_STALL,	 /* somebody waited; what it seems to wait for */
+	CAUSE_STALL,	 /* somebody waits for ever; for what */
+	CAUSE_HINT,	 /* somebody waited; what it may have waited for */
 	CAUSE_WARNING,	 /* was taken, and may hurt later */
 	CAUSE_AFTERMATH, /* follows from another failure that is known */
 	CAUSE_KINDS,
@@ -141,7 +192,19 @@ struct cause {
 	size_t times;	 /* how often it was told */
 	size_t proof[3]; /* what it is about, by time: a post, its completion */
 	size_t proofs;
+	bool proven; /* of several, this one is it */
 };
+
+struct causes {
+	struct cause *items;
+	size_t count;
+};
+
+/* What both recordings prove together, and what follows from what (blame.c). */
+void report_blame(const struct report *r, struct causes *all);
+
+/* @id names no single cause. */
+bool cause_is_vague(const char *id);
 
 /*
  * All causes, by kind, and those of one kind by time: so the first is what is
@@ -158,8 +221,8 @@ struct cause *report_causes(const struct report *r, size_t *count);
  *	schema	  1
  *	sides	  [{side: "A", path, program, command, host, pid, events,
  *		    cut: its last line was cut off}]
- *	causes	  [{rank: 1 ..., id, kind: "failure", "stall", "warning" or
- *		    "aftermath", side: "A", qpn, call, error: "EINVAL" or
+ *	causes	  [{rank: 1 ..., id, kind: "failure", "stall", "hint",
+ *		    "warning" or "aftermath", side: "A", qpn, call, error: "EINVAL" or
  *		    "REM_ACCESS_ERR", cause, next, seen: [], times,
  *		    events: [{side, line, t, ev, text}]}]
  *	differs	  [{a: QPN, b: QPN, what, a_says, b_says}]

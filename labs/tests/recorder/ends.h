@@ -199,7 +199,7 @@ static void converse(struct end *e, int messages)
 }
 
 /* Connected to itself, after 20 messages. */
-static struct end *after_a_talk(void)
+static inline struct end *after_a_talk(void)
 {
 	struct end *e = calloc(1, sizeof(*e));
 

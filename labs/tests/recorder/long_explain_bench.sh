@@ -6,10 +6,11 @@
 # shellcheck source=labs/tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-# Over all 679 cases 51 % were named first and 7 % wrong. These bounds are three standard
-# deviations of a sample away from that. The goal is 95 % and 1 %: move them with it.
-LEAST_FIRST=30
-MOST_WRONG=19
+# Of 300 cases 95 % were named first (99 % of the seen half, 91 % of the unseen one) and
+# 2 % wrong. These bounds are three standard deviations of a sample away from that. The
+# goal is 95 % and 1 % on both halves: move them with it.
+LEAST_FIRST=82
+MOST_WRONG=9
 
 test_a_sample() {
 	local said first wrong rc=0

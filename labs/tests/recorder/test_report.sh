@@ -106,7 +106,7 @@ test_causes_for_a_script() {
 	{"t":30,"ev":"dealloc_pd","err":16,"errname":"EBUSY"}
 	END
 	as_json "$T/a.json"
-	assertEquals 'failure peer-in-error 1 stall still-retrying 2 warning retry-forever 1 ' \
+	assertEquals 'failure peer-in-error 1 hint still-retrying 2 warning retry-forever 1 ' \
 		"$(causes '.kind, .id, .times')"
 	assertEquals '1 2 3 ' "$(causes .rank)"
 	assertEquals 'A17 A17 A17 ' "$(causes '.side + (.qpn | tostring)')"
@@ -116,7 +116,7 @@ test_causes_for_a_script() {
 		"$(jq -r '.causes[0] | [.error, .call, .next, .seen[]] | join(" ")' "$T/json")"
 	# The other side failed for a reason of its own: then that is first.
 	as_json "$T/a.json" "$T/b.json"
-	assertEquals 'B failure EBUSY A stall still-retrying A warning retry-forever A aftermath peer-in-error ' \
+	assertEquals 'B failure EBUSY A hint still-retrying A warning retry-forever A aftermath peer-in-error ' \
 		"$(causes '.side, .kind, .id')"
 	assertEquals '30 EBUSY null' "$(jq -r '.causes[0] | [.events[0].t + 1, .error, .qpn] | map(tostring) | join(" ")' "$T/json")"
 	assertEquals '7 b' "$(jq -r '"\(.sides[0].pid) \(.sides[1].program)"' "$T/json")"

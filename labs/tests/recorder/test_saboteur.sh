@@ -196,7 +196,7 @@ test_every_rule_of_the_bench_is_one() {
 	done < <(awk -F' *[|] *' '!/^#/ && NF == 5 && $2 !~ /^net:/ { print $2 }' labs/faults/bench/sabotages | sort -u)
 }
 
-# verdict EXPECTED CLIENT-RC SERVER-RC [EVENT:ID]…: what judge.awk says of it
+# verdict EXPECTED CLIENT-RC SERVER-RC [KIND:ID]…: what judge.awk says of it
 verdict() {
 	local cause
 	printf 'x\tclass\tprogram\tclient\trule\t%s\tseen\n' "$1" >"$T/cases"
@@ -208,19 +208,22 @@ verdict() {
 }
 
 test_the_judge() {
-	assertEquals right-first "$(verdict a,b 1 0 modify_qp:b explain:c)"
-	assertEquals right "$(verdict a 1 0 explain:c modify_qp:a)"
+	assertEquals right-first "$(verdict a,b 1 0 failure:b failure:c)"
+	assertEquals right "$(verdict a 1 0 failure:c failure:a)"
 	assertEquals right "$(verdict a 1 0 warning:a)"
-	assertEquals right-first "$(verdict a 1 0 warning:b explain:a)"
+	assertEquals right-first "$(verdict a 1 0 warning:b failure:a)"
 	assertEquals silent "$(verdict a 1 0)"
 	assertEquals silent "$(verdict a 'hangs 143' 0 warning:b)"
-	assertEquals vague "$(verdict a 1 0 explain:RETRY_EXC_ERR)"
-	assertEquals vague "$(verdict a 1 0 modify_qp:)"
-	assertEquals wrong "$(verdict a 1 0 explain:c)"
+	assertEquals vague "$(verdict a 1 0 failure:RETRY_EXC_ERR)"
+	assertEquals vague "$(verdict a 1 0 failure:)"
+	assertEquals wrong "$(verdict a 1 0 failure:c)"
 	assertEquals unchanged "$(verdict a 0 0)"
-	assertEquals unchanged "$(verdict a 0 0 post_send:a)"
-	assertEquals accused "$(verdict a 0 0 explain:c)"
-	assertEquals accused "$(verdict - 'hangs 143' 0 explain:c)"
+	assertEquals unchanged "$(verdict a 0 0 failure:a)"
+	assertEquals accused "$(verdict a 0 0 failure:c)"
+	assertEquals unchanged "$(verdict - 0 0 hint:c)"
+	assertEquals vague "$(verdict a 1 0 hint:c)"
+	assertEquals right-first "$(verdict a 1 0 hint:a aftermath:c)"
+	assertEquals accused "$(verdict - 'hangs 143' 0 failure:c)"
 }
 
 # shellcheck disable=SC1091

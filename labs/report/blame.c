@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: MIT
+/*
+ * blame.c —— 两份记录合起来证明了什么；什么是因，什么是果
+ *
+ * 每一端只说得出自己看见的：“对端不应答”“对端拒绝了我”。对端的记录里有另一半，这里
+ * 把它们合起来，说不准的话就换成说得准的。然后排次序：证明了的在前；别人先失败所引起的
+ * （flush、对端不见了、一直等）是后果；等过又等到了的，什么也不是，只是提示。
+ */
+#include "rules.h"
+
+#include <string.h>
+
+static enum ibv_wc_status status_of(const char *name)
+{
+	for (unsigned int i = IBV_WC_SUCCESS; i <= IBV_WC_TM_RNDV_INCOMPLETE;
+	     i++) {
+		const struct explain_status *row = explain_status_row(i);
+
+		if (row && !strcmp(row->name, name))
+			return row->status;
+	}
+	return IBV_WC_SUCCESS;
+}
+
+/* ---- 失败的 completion 与停顿：对端的那一半 --------------------------------- */
+
+static const struct event *post_of(const struct report *r,
+				   const struct cause *cause)
+{
+	for (size_t i = cause->proofs; i-- > 0;) {
+		const struct event *e = &r->events[cause->proof[i]];
+
+		if (e->class == CLASS_POST_SEND)
+			return e;
+	}
+	for (size_t i = 0; i < cause->proofs; i++)
+		if (r->events[cause->proof[i]].class == CLASS_POST_RECV)
+			return &r->events[cause->proof[i]];
+	return NULL;
+}
+
+static struct explanation ask(const struct report *r, const struct cause *cause)
+{
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+	const struct event *post = post_of(r, cause);
+	enum ibv_wc_status status = status_of(text_in(cause->line, "status"));
+	int64_t t = post ? post->t : r->events[cause->event].t;
+
+	if (!qp)
+		return (struct explanation){ 0 };
+	if (cause->kind == CAUSE_STALL || status == IBV_WC_SUCCESS ||
+	    status == IBV_WC_WR_FLUSH_ERR)
+		status = IBV_WC_RETRY_EXC_ERR;
+	return world_explain(r, qp, post, t, status);
+}
+
+/*
+ * 重试用完时，出事的一端只有整个设备的 RNR 计数可看。对端的记录说 receive 还有，那就不是
+ * receive。
+ */
+static bool has_receives(const struct report *r, const struct cause *cause)
+{
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+
+	return !strcmp(cause->id, "no-receive-posted") && !cause->proven &&
+	       strcmp(text_in(cause->line, "status"), "RNR_RETRY_EXC_ERR") &&
+	       qp && qp->peer && receives_left(r, qp->peer) > 0;
+}
+
+static void doubt_receives(const struct report *r, struct cause *cause)
+{
+	const struct explanation why = because(
+		"lost-on-the-way",
+		"tcpdump udp port 4791 on both sides tells which of the two "
+		"directions is empty; ping with -s and -M do tells whether the "
+		"MTU passes",
+		"both ends match, so packets or ACKs are lost between them: a "
+		"firewall on UDP 4791, a link that loses, or an MTU too small "
+		"on the way");
+
+	if (!has_receives(r, cause))
+		return;
+	cause_restate(cause, &why);
+	cause->proven = false;
+}
+
+static void resolve(const struct report *r, struct cause *cause)
+{
+	bool about_data = !strcmp(text_in(cause->line, "about"), "completion");
+	struct explanation why;
+
+	if (!cause_is_vague(cause->id) || was_done(r, cause))
+		if (cause->kind != CAUSE_FAILURE || !cause_is_vague(cause->id))
+			return;
+	if (cause->kind != CAUSE_STALL && !about_data)
+		return;
+	why = ask(r, cause);
+	if (why.cause[0])
+		cause_restate(cause, &why);
+}
+
+/* 有谁失败了、没有等到，或者没有做成。*/
+static bool is_trouble(const struct report *r, const struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (all->items[i].kind == CAUSE_FAILURE ||
+		    (all->items[i].kind == CAUSE_STALL &&
+		     !was_done(r, &all->items[i])))
+			return true;
+	for (int s = 0; s < r->sides; s++)
+		if (gave_up(&r->side[s]))
+			return true;
+	return false;
+}
+
+/* ---- 收下时警告过的 --------------------------------------------------------- */
+
+static bool reads(const struct report *r, const struct qp *qp)
+{
+	for (size_t i = 0; qp && i < r->count; i++)
+		if (r->events[i].side == qp->side &&
+		    r->events[i].qp == qp->id &&
+		    r->events[i].class == CLASS_POST_SEND &&
+		    (!strcmp(r->events[i].op, "RDMA_READ") ||
+		     !strncmp(r->events[i].op, "ATOMIC", 6)))
+			return true;
+	return false;
+}
+
+/* 设备打开了，却一个 QP 也没有建成。*/
+static bool made_nothing(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (r->qps[i].side == side)
+			return false;
+	return true;
+}
+
+/* 警告过“会永远不返回”的调用，真的没有返回。*/
+static bool never_returned(const struct report *r, const struct cause *cause)
+{
+	const char *call =
+		strncmp(cause->id, "cm-", 3) ? "destroy_cq" : "rdma_destroy_id";
+	int side = cause->side;
+
+	return !r->side[side].ended &&
+	       !is_after(last_cm(r, side, call, NULL), cause->event);
+}
+
+/* 出了事，而早先收下的值正会出这样的事。*/
+static bool came_true(const struct report *r, const struct cause *cause)
+{
+	static const char *const mild[] = {
+		"retry-forever",       "timeout-zero",
+		"retry-too-large",     "rnr-retry-too-large",
+		"rnr-timer-too-large", "path-mtu-above-active"
+	};
+	static const char *const unacked[] = { "events-not-acked",
+					       "events-acked-twice",
+					       "cm-event-not-acked" };
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+
+	if (cause->kind == CAUSE_WARNING && IS_ONE_OF(cause->id, unacked))
+		return never_returned(r, cause);
+	if (cause->kind == CAUSE_WARNING && !cause->qp &&
+	    (!strcmp(cause->id, "netdev-down") ||
+	     !strcmp(cause->id, "no-carrier")))
+		return number_in(cause->line, "idle") ||
+		       made_nothing(r, cause->side);
+	if (cause->kind != CAUSE_WARNING || !qp)
+		return false;
+	if (!strcmp(cause->id, "rd-atomic-zero"))
+		return reads(r, qp) &&
+		       !number_in(qp->believes, "max_rd_atomic");
+	if (!strcmp(cause->id, "dest-rd-atomic-zero"))
+		return reads(r, qp->peer) &&
+		       !number_in(qp->believes, "max_dest_rd_atomic");
+	return !IS_ONE_OF(cause->id, mild);
+}
+
+static void believe_warnings(const struct report *r, struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (came_true(r, &all->items[i])) {
+			all->items[i].kind = CAUSE_FAILURE;
+			all->items[i].proven = true;
+		}
+}
+
+/* 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。*/
+static void follow_cm(const struct report *r, struct causes *all)
+{
+	bool known = false;
+
+	(void)r;
+	for (size_t i = 0; i < all->count; i++)
+		known = known || !strcmp(all->items[i].id, "cm-state");
+	for (size_t i = 0; known && i < all->count; i++)
+		if (!strcmp(all->items[i].id, "no-way"))
+			all->items[i].kind = CAUSE_AFTERMATH;
+}
+
+/* 没有 IBV_QP_STATE 的 modify_qp 什么也没有做；之后“没有路”是它的后果。*/
+static void forgot_state(const struct report *r, struct causes *all)
+{
+	static const char *const late[] = { "no-way", "send-too-early",
+					    "qp-too-early", "recv-too-early" };
+	static const char *const early[] = { "state-bit-forgotten",
+					     "mask-empty" };
+	struct cause *first = NULL;
+
+	(void)r;
+	for (size_t i = 0; i < all->count; i++)
+		if (IS_ONE_OF(all->items[i].id, early))
+			first = &all->items[i];
+	for (size_t i = 0; first && i < all->count; i++) {
+		struct cause *c = &all->items[i];
+
+		if (c->side != first->side || !IS_ONE_OF(c->id, late))
+			continue;
+		c->kind = CAUSE_AFTERMATH;
+		first->kind = CAUSE_FAILURE;
+		first->proven = true;
+	}
+}
+
+/* ---- 因与果 ---------------------------------------------------------------- */
+
+/* 另有失败时，这些就是它的后果：对端已经倒下，自己的 QP 已在 ERR，连接被拒绝。*/
+static bool is_consequence(const struct cause *cause)
+{
+	static const char *const ids[] = {
+		"WR_FLUSH_ERR",	    "peer-in-error", "peer-qp-absent",
+		"qp-in-error",	    "cm-refused",    "cm-refused-by-peer",
+		"cm-connect-error",
+	};
+
+	return IS_ONE_OF(cause->id, ids);
+}
+
+struct verdict {
+	bool committed, failed, rooted, sure, suggested;
+};
+
+static struct verdict look_over(const struct report *r, struct causes *all)
+{
+	struct verdict v = { .committed = has_committed(all) };
+
+	for (size_t i = 0; i < all->count; i++) {
+		struct cause *c = &all->items[i];
+		bool fails = c->kind == CAUSE_FAILURE;
+
+		if (c->kind == CAUSE_STALL && was_done(r, c))
+			c->kind = CAUSE_HINT;
+		v.failed = v.failed || fails;
+		v.suggested =
+			v.suggested || (c->kind == CAUSE_HINT && c->proven);
+		v.rooted = v.rooted || (fails && !is_consequence(c));
+		v.sure = v.sure || (c->kind == CAUSE_STALL && !is_weak(c));
+	}
+	return v;
+}
+
+static void rank(const struct report *r, struct causes *all)
+{
+	const struct verdict v = look_over(r, all);
+
+	for (size_t i = 0; i < all->count; i++) {
+		struct cause *c = &all->items[i];
+
+		if (v.committed && !is_committed(c) && c->kind <= CAUSE_HINT)
+			c->kind = CAUSE_AFTERMATH;
+		else if (v.rooted && is_consequence(c) && c->kind <= CAUSE_HINT)
+			c->kind = CAUSE_AFTERMATH;
+		else if (c->kind == CAUSE_STALL &&
+			 (v.failed || cause_is_vague(c->id) ||
+			  ((v.sure || v.suggested) && is_weak(c))))
+			c->kind = CAUSE_HINT;
+	}
+}
+
+/* 都以 0 结束：失败过的，是打听、重试，或者它们不在乎。*/
+static bool ended_well(const struct report *r)
+{
+	for (int s = 0; s < r->sides; s++)
+		if (!r->side[s].ended || r->side[s].code)
+			return false;
+	return true;
+}
+
+static void excuse(struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (all->items[i].kind <= CAUSE_STALL)
+			all->items[i].kind = CAUSE_HINT;
+}
+
+void report_blame(const struct report *r, struct causes *all)
+{
+	static rule *const rules[] = {
+		compare_pairs,	  check_writes,	    check_datagrams,
+		believe_warnings, check_sleepers,   check_cm,
+		check_dead,	  check_cq_room,    check_receives,
+		check_exchange,	  check_untaken,    check_stuck,
+		check_deadlock,	  suspect_exchange,
+	};
+
+	for (size_t i = 0; i < all->count; i++)
+		doubt_receives(r, &all->items[i]);
+	forgot_state(r, all);
+	follow_cm(r, all);
+	for (size_t i = 0; !has_committed(all) && i < all->count; i++)
+		if (all->items[i].kind <= CAUSE_STALL)
+			resolve(r, &all->items[i]);
+	for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+		if (!has_committed(all) && is_trouble(r, all))
+			rules[i](r, all);
+	rank(r, all);
+	if (ended_well(r))
+		excuse(all);
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+/*
+ * compare.c —— 两边的值合不合得上：连接的属性、rkey 与地址、数据报的去处、receive 与 CQ 够不够
+ */
+#include "rules.h"
+
+#include <byteswap.h>
+#include <string.h>
+
+#define MOST_POSTS 2000 /* 再多就不看了：第一个错的早就在里面 */
+
+void compare_pairs(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+
+		if (qp->side || !qp->peer || !strcmp(qp->type, "UD"))
+			continue;
+		why = world_explain(r, qp, NULL, INT64_MAX,
+				    IBV_WC_RETRY_EXC_ERR);
+		if (why.cause[0])
+			cause_add(r, all, modified(r, qp), qp, &why);
+	}
+}
+
+/* UC 的 WRITE 被对端丢掉，自己却“成功”；RC 的成功则证明它没有错。*/
+static bool may_be_lost(const struct report *r, const struct qp *qp,
+			const struct event *post)
+{
+	if (post->refused || strncmp(post->op, "SEND", 4) == 0)
+		return false;
+	return !strcmp(qp->type, "UC") || post->complete == NOWHERE ||
+	       strcmp(r->events[post->complete].status, "SUCCESS");
+}
+
+void check_writes(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	size_t looked = 0;
+
+	for (size_t i = 0; i < r->count && looked < MOST_POSTS; i++) {
+		const struct event *post = &r->events[i];
+		const struct qp *qp = qp_of(r, post->side, post->qp);
+
+		if (post->class != CLASS_POST_SEND || !qp || !qp->peer ||
+		    !may_be_lost(r, qp, post))
+			continue;
+		looked++;
+		why = world_explain(r, qp, post, post->t,
+				    IBV_WC_REM_ACCESS_ERR);
+		if (why.cause[0]) {
+			cause_add(r, all, i, qp, &why);
+			return;
+		}
+	}
+}
+
+/* ---- UD ------------------------------------------------------------------- */
+
+static const struct qp *datagram_target(const struct report *r, int side,
+					uint64_t qpn)
+{
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (r->qps[i].side == side && r->qps[i].qpn == qpn &&
+		    !strcmp(r->qps[i].type, "UD"))
+			return &r->qps[i];
+	return NULL;
+}
+
+/* 那一边只有一个 UD QP，才说得出本该是谁。*/
+static const struct qp *only_datagram_qp(const struct report *r, int side)
+{
+	const struct qp *only = NULL;
+
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+
+		if (qp->side != side || strcmp(qp->type, "UD"))
+			continue;
+		if (only)
+			return NULL;
+		only = qp;
+	}
+	return only;
+}
+
+static struct explanation wrong_target(const struct qp *to, uint32_t qpn,
+				       const char *name)
+{
+	if (bswap_32(qpn) == to->qpn ||
+	    bswap_32(qpn & 0xffffff) >> 8 == to->qpn)
+		return because("qpn-byte-order",
+			       "send it as htonl(qp_num) once and take it with "
+			       "ntohl() once",
+			       "a datagram is sent to QP 0x%x, and the peer is "
+			       "%s, 0x%jx: the same bytes in the other order",
+			       qpn, name, to->qpn);
+	return because("qpn-differs", "exchange qp_num",
+		       "a datagram is sent to QP %u, and the peer has only "
+		       "%s: it is dropped without a word",
+		       qpn, name);
+}
+
+#define CONTROLLED 0x80000000u
+
+static struct explanation judge_datagram(const struct report *r,
+					 const struct event *post)
+{
+	const struct qp *only = only_datagram_qp(r, !post->side);
+	const struct qp *to;
+	struct recalled wr;
+	char name[80];
+	uint32_t key;
+
+	world_recall(r, post, &wr);
+	to = datagram_target(r, !post->side, wr.send.wr.ud.remote_qpn);
+	if (!to && only)
+		return wrong_target(only, wr.send.wr.ud.remote_qpn,
+				    world_name(name, sizeof(name), only));
+	if (!to || !json_object_get(to->believes, "qkey"))
+		return (struct explanation){ 0 };
+	key = (uint32_t)value_in(to->believes, "qkey");
+	if (wr.send.wr.ud.remote_qkey == key ||
+	    (wr.send.wr.ud.remote_qkey & CONTROLLED))
+		return (struct explanation){ 0 };
+	return because("qkey-differs",
+		       "give wr.ud.remote_qkey the qkey that the peer's QP got "
+		       "in INIT",
+		       "a datagram is sent with Q_Key 0x%x, and %s has 0x%x: "
+		       "it is dropped without a word",
+		       wr.send.wr.ud.remote_qkey,
+		       world_name(name, sizeof(name), to), key);
+}
+
+void check_datagrams(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	size_t looked = 0;
+
+	for (size_t i = 0; r->sides > 1 && i < r->count && looked < MOST_POSTS;
+	     i++) {
+		const struct event *post = &r->events[i];
+		const struct qp *qp = qp_of(r, post->side, post->qp);
+
+		if (post->class != CLASS_POST_SEND || !qp || post->refused ||
+		    strcmp(qp->type, "UD"))
+			continue;
+		looked++;
+		why = judge_datagram(r, post);
+		if (why.cause[0]) {
+			cause_add(r, all, i, qp, &why);
+			return;
+		}
+	}
+}
+
+void check_receives(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	char names[2][80];
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *post = &r->events[i];
+		const struct qp *qp = qp_of(r, post->side, post->qp);
+
+		if (!qp || !qp->peer || strcmp(qp->type, "UD") == 0 ||
+		    !takes_receive(post) ||
+		    (!came_to_nothing(r, post) && strcmp(qp->type, "UC")) ||
+		    post->arrival != NOWHERE || receives_left(r, qp->peer) > 0)
+			continue;
+		why = because("no-receive-posted",
+			      "post receives in INIT, before the peer learns "
+			      "that it may send, and a new one for each that "
+			      "has completed",
+			      "%s waits for a receive of %s, which has none "
+			      "posted any more",
+			      world_name(names[0], sizeof(names[0]), qp),
+			      world_name(names[1], sizeof(names[1]), qp->peer));
+		cause_add(r, all, i, qp, &why);
+		return;
+	}
+}
+
+/* ---- CQ 装不装得下 -------------------------------------------------------- */
+
+static bool makes_completion(const struct report *r, const struct qp *qp,
+			     const struct event *e)
+{
+	json_t *line;
+	bool signaled;
+
+	if (e->class != CLASS_POST_SEND || number_in(qp->first, "sq_sig_all"))
+		return true;
+	line = event_line(r, e);
+	signaled = strstr(text_in(line, "flags"), "SIGNALED") != NULL;
+	json_decref(line);
+	return signaled;
+}
+
+/* @cq 里也许有、也许将有的 completion。*/
+static uint64_t outstanding_in(const struct report *r, int side, uint64_t cq)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < r->count && n < MOST_POSTS; i++) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, e->side, e->qp);
+		bool send = e->class == CLASS_POST_SEND;
+
+		if (e->side != side || !qp || e->refused ||
+		    (!send && e->class != CLASS_POST_RECV) ||
+		    e->complete != NOWHERE ||
+		    number_in(qp->first, send ? "send_cq" : "recv_cq") != cq)
+			continue;
+		n += makes_completion(r, qp, e);
+	}
+	return n;
+}
+
+void check_cq_room(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		uint64_t room, n;
+		json_t *line;
+
+		if (strcmp(e->ev, "create_cq"))
+			continue;
+		line = event_line(r, e);
+		room = number_in(line, "cqe");
+		n = room ? outstanding_in(r, e->side, number_in(line, "cq"))
+			 : 0;
+		if (n > room) {
+			why = because(
+				"cq-overrun",
+				"create the CQ with room for all "
+				"requests that complete in it: max_send_wr "
+				"and max_recv_wr of all its QPs",
+				"CQ %ju of %c has room for %ju "
+				"completions, and %ju requests that "
+				"complete in it are outstanding: what "
+				"does not fit is lost",
+				number_in(line, "cq"), "AB"[e->side], room, n);
+			cause_add(r, all, i, NULL, &why);
+		}
+		json_decref(line);
+	}
+}

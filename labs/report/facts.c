@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+/*
+ * facts.c —— 几条规则都要问的：谁还在等、谁没有做成、这个原因说得准不准
+ */
+#include "rules.h"
+
+#include "base/array.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+bool is_one_of(const char *id, const char *const *ids, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(id, ids[i]))
+			return true;
+	return false;
+}
+#define IS_ONE_OF(id, ids) is_one_of(id, ids, sizeof(ids) / sizeof(*(ids)))
+
+bool cause_is_vague(const char *id)
+{
+	static const char *const ids[] = {
+		"cm-refused",
+		"cm-refused-by-peer",
+		"cm-unreachable",
+		"cm-connect-error",
+		"nothing-came",
+		"no-completion",
+		"sent-or-not-taken",
+		"still-retrying",
+		"retry-forever",
+		"timeout-zero",
+		"rnr-forever",
+		"qp-in-error",
+		"peer-in-error",
+		"peer-qp-absent",
+		"lost-on-the-way",
+		"acks-lost",
+		"nothing-arrives",
+		"qp-request",
+		"qp-access",
+		"qp-fatal",
+		"driver-refused",
+		"post-arguments",
+		"cq-arguments",
+		"peer-not-ready",
+		"peer-expects-another",
+	};
+
+	return !*id || (isupper((unsigned char)*id) && !strchr(id, '-')) ||
+	       IS_ONE_OF(id, ids);
+}
+
+bool is_committed(const struct cause *cause)
+{
+	return cause->kind == CAUSE_FAILURE && !cause_is_vague(cause->id);
+}
+
+/* 等着的时候说的，别处已经证明了原因，就只是后果。*/
+bool is_weak(const struct cause *cause)
+{
+	static const char *const ids[] = { "unsignaled", "wrong-cq",
+					   "qp-too-early" };
+
+	return cause_is_vague(cause->id) || IS_ONE_OF(cause->id, ids);
+}
+
+void cause_restate(struct cause *cause, const struct explanation *why)
+{
+	json_object_set_new(cause->line, "cause", json_string(why->cause));
+	json_object_set_new(cause->line, "next", json_string(why->next));
+	json_object_set_new(cause->line, "id", json_string(why->id));
+	if (why->seen[0])
+		json_object_set_new(cause->line, "seen",
+				    json_string(why->seen));
+	snprintf(cause->id, sizeof(cause->id), "%s", why->id);
+	cause->kind = CAUSE_FAILURE;
+	cause->proven = true;
+}
+
+/* @event: 看得见它的地方。*/
+void cause_add(const struct report *r, struct causes *all, size_t event,
+	       const struct qp *qp, const struct explanation *why)
+{
+	struct cause *more, new = { .kind = CAUSE_FAILURE,
+				    .side = r->events[event].side,
+				    .qp = qp ? qp->id : 0,
+				    .event = event,
+				    .times = 1 };
+
+	for (size_t i = 0; i < all->count; i++)
+		if (!strcmp(all->items[i].id, why->id) && all->items[i].proven)
+			return;
+	more = array_room(all->items, all->count, sizeof(*more));
+	if (!more)
+		return;
+	all->items = more;
+	new.line = json_pack("{s:s}", "ev", "compared");
+	if (qp)
+		json_object_set_new(new.line, "qpn",
+				    json_integer((json_int_t)qp->qpn));
+	cause_restate(&new, why);
+	all->items[all->count++] = new;
+}
+
+const struct qp *qp_of(const struct report *r, int side, uint64_t id)
+{
+	for (size_t i = 0; id && i < r->qp_count; i++)
+		if (r->qps[i].side == side && r->qps[i].id == id)
+			return &r->qps[i];
+	return NULL;
+}
+
+size_t last_of(const struct report *r, int side)
+{
+	size_t i = r->count;
+
+	while (i-- > 0)
+		if (r->events[i].side == side)
+			return i;
+	return NOWHERE;
+}
+
+/* 停顿里等着的那个请求，后来完成了：等到了。*/
+bool was_done(const struct report *r, const struct cause *cause)
+{
+	for (size_t i = 0; i < cause->proofs; i++)
+		if (r->events[cause->proof[i]].complete != NOWHERE)
+			return true;
+	return false;
+}
+
+bool has_committed(const struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (all->items[i].kind == CAUSE_FAILURE &&
+		    !cause_is_vague(all->items[i].id))
+			return true;
+	return false;
+}
+
+/* 没有自己结束，或者自己说没有做成。*/
+bool gave_up(const struct side *side)
+{
+	return !side->ended || side->code > 0;
+}
+
+size_t modified(const struct report *r, const struct qp *qp)
+{
+	size_t i = r->count;
+
+	while (i-- > 0)
+		if (r->events[i].side == qp->side &&
+		    r->events[i].qp == qp->id &&
+		    !strcmp(r->events[i].ev, "modify_qp"))
+			return i;
+	return last_of(r, qp->side);
+}
+
+bool uses_srq(const struct qp *qp)
+{
+	return json_object_get(qp->first, "srq") != NULL;
+}
+
+/* @qp 还有几个 receive 没有用掉。*/
+int64_t receives_left(const struct report *r, const struct qp *qp)
+{
+	bool shared = uses_srq(qp);
+	int64_t n = 0;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+
+		if (e->side != qp->side || (!shared && e->qp != qp->id))
+			continue;
+		if (e->class == CLASS_POST_RECV && !e->refused &&
+		    shared == !strcmp(e->ev, "post_srq_recv"))
+			n++;
+		if (e->class == CLASS_COMPLETION && is_arrival(e))
+			n--;
+	}
+	return n;
+}
+
+bool takes_receive(const struct event *e)
+{
+	return e->class == CLASS_POST_SEND && !e->refused &&
+	       (!strncmp(e->op, "SEND", 4) ||
+		!strcmp(e->op, "RDMA_WRITE_WITH_IMM"));
+}
+
+bool came_to_nothing(const struct report *r, const struct event *post)
+{
+	return post->complete == NOWHERE ||
+	       strcmp(r->events[post->complete].status, "SUCCESS");
+}
+
+/* 说不准的已经有了一个：那就不再断言“都在等”。*/
+bool is_suggested(const struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (all->items[i].kind == CAUSE_HINT && all->items[i].proven)
+			return true;
+	return false;
+}
+
+/* 有一句停顿说得出究竟：那就不只是“都在等”。*/
+bool is_stalled_for(const struct report *r, const struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (all->items[i].kind == CAUSE_STALL &&
+		    !is_weak(&all->items[i]) && !was_done(r, &all->items[i]))
+			return true;
+	return false;
+}
+
+/* 说不准的：TCP 也许是自己断了。*/
+void cause_suggest(const struct report *r, struct causes *all, size_t where,
+		   const struct explanation *why)
+{
+	size_t before = all->count;
+
+	cause_add(r, all, where, NULL, why);
+	if (all->count > before)
+		all->items[before].kind = CAUSE_HINT;
+}
+
+size_t last_cm(const struct report *r, int side, const char *ev, const char *op)
+{
+	size_t i = r->count;
+
+	while (i-- > 0)
+		if (r->events[i].side == side && !strcmp(r->events[i].ev, ev) &&
+		    (!op || !strcmp(r->events[i].op, op)))
+			return i;
+	return NOWHERE;
+}
+
+bool is_after(size_t i, size_t than)
+{
+	return i != NOWHERE && (than == NOWHERE || i > than);
+}

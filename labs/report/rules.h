@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rules.h - what both recordings prove together: the rules of compare.c and waits.c, and
+ * what they ask (facts.c). blame.c applies them, in its order, until one has found
+ * a cause.
+ */
+#ifndef LABS_REPORT_RULES_H
+#define LABS_REPORT_RULES_H
+
+#include "parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* A cause of this room, as in common/explain: its id, what to do, and the sentence. */
+__attribute__((format(printf, 3, 4), unused)) static struct explanation
+because(const char *id, const char *next, const char *fmt, ...)
+{
+	struct explanation why = { .id = id };
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why.cause, sizeof(why.cause), fmt, ap);
+	va_end(ap);
+	snprintf(why.next, sizeof(why.next), "%s", next);
+	return why;
+}
+
+/* ---- facts.c ---- */
+
+bool is_one_of(const char *id, const char *const *ids, size_t n);
+#define IS_ONE_OF(id, ids) is_one_of(id, ids, sizeof(ids) / sizeof(*(ids)))
+
+/* It failed, and one cause of it is known. */
+bool is_committed(const struct cause *cause);
+bool has_committed(const struct causes *all);
+
+/* It waits, and says little of what for: whatever is proven elsewhere is more. */
+bool is_weak(const struct cause *cause);
+
+/* What it waited for has come after all. */
+bool was_done(const struct report *r, const struct cause *cause);
+
+/* Somebody waits for ever, and says for what; something was suggested already. */
+bool is_stalled_for(const struct report *r, const struct causes *all);
+bool is_suggested(const struct causes *all);
+
+/* @cause is @why after all. */
+void cause_restate(struct cause *cause, const struct explanation *why);
+
+/* One more, that is seen at @event; cause_suggest: that is only possible. */
+void cause_add(const struct report *r, struct causes *all, size_t event,
+	       const struct qp *qp, const struct explanation *why);
+void cause_suggest(const struct report *r, struct causes *all, size_t event,
+		   const struct explanation *why);
+
+const struct qp *qp_of(const struct report *r, int side, uint64_t id);
+
+/* The last event of a side; the last ibv_modify_qp of a QP. */
+size_t last_of(const struct report *r, int side);
+size_t modified(const struct report *r, const struct qp *qp);
+
+/* The last @ev with @op (NULL: any) of a side, or NOWHERE. */
+size_t last_cm(const struct report *r, int side, const char *ev,
+	       const char *op);
+/* @i is somewhere, and not before @than. */
+bool is_after(size_t i, size_t than);
+
+/* It did not end by itself, or said that it had not done its work. */
+bool gave_up(const struct side *side);
+
+/* How many receives @qp, or its SRQ, still has. */
+int64_t receives_left(const struct report *r, const struct qp *qp);
+
+/* A send that takes a receive of the peer's; it has not ended well. */
+bool takes_receive(const struct event *e);
+bool came_to_nothing(const struct report *r, const struct event *post);
+
+/* ---- compare.c, waits.c ---- */
+
+typedef void rule(const struct report *r, struct causes *all);
+rule compare_pairs, check_writes, check_datagrams, check_receives,
+	check_cq_room;
+rule check_sleepers, check_dead, check_cm, check_exchange, check_untaken,
+	check_stuck, check_deadlock, suspect_exchange;
+
+#endif

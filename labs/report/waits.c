@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT
+/*
+ * waits.c —— 没有谁失败，都在等：谁停在哪里、谁没有留下话就没了、谁该做的没有做
+ *
+ * 线程停在哪个系统调用里，记录器在停顿时写了（labs/recorder/proc.c）。
+ */
+#include "rules.h"
+
+#include <string.h>
+
+/* ---- 谁在哪里 -------------------------------------------------------------- */
+
+/* 有活着的凭据。*/
+static bool says_where(const struct event *e)
+{
+	return !strcmp(e->ev, "thread") || !strcmp(e->ev, "stall");
+}
+
+#define END_NS 1500000000 /* 被叫醒、被叫停之后的最后几步 */
+
+/* 收尾不算：停下之后再没有发、没有收到、没有连。*/
+static bool is_progress(const struct report *r, const struct event *e)
+{
+	if (e->t > r->side[e->side].last - END_NS)
+		return false;
+	return e->class == CLASS_POST_SEND || e->class == CLASS_POST_RECV ||
+	       (e->class == CLASS_COMPLETION &&
+		!strcmp(e->status, "SUCCESS")) ||
+	       !strcmp(e->ev, "modify_qp");
+}
+
+/*
+ * @side 最后停在哪里：主线程的那一行，而且此后它什么也没有再做成。NULL：没有停。用完要
+ * json_decref。
+ */
+static json_t *stopped_at(const struct report *r, int side, size_t *where)
+{
+	json_int_t pid = (json_int_t)number_in(r->side[side].start, "pid");
+	size_t i = r->count;
+
+	while (gave_up(&r->side[side]) && i-- > 0) {
+		const struct event *e = &r->events[i];
+		json_t *line;
+
+		if (e->side != side)
+			continue;
+		if (is_progress(r, e))
+			return NULL;
+		if (strcmp(e->ev, "thread"))
+			continue;
+		line = event_line(r, e);
+		*where = i;
+		if ((json_int_t)number_in(line, "thread") == pid)
+			return line;
+		json_decref(line);
+	}
+	return NULL;
+}
+
+/* poll 一次睡一会儿的，不是在睡。*/
+static bool sleeps(const json_t *line)
+{
+	return !*text_in(line, "verb") &&
+	       strstr(text_in(line, "in"), "nanosleep") != NULL;
+}
+
+static bool reads_socket(const json_t *line)
+{
+	static const char *const calls[] = { "read",	"readv", "recvfrom",
+					     "recvmsg", "poll",	 "accept",
+					     "accept4", "select" };
+
+	return !strcmp(text_in(line, "on"), "socket") &&
+	       IS_ONE_OF(text_in(line, "in"), calls);
+}
+
+/* 有人在等 @side：它停下（@where）之后，另一边还活着。*/
+static bool is_awaited(const struct report *r, int side, size_t where)
+{
+	return r->sides > 1 && r->side[!side].last > r->events[where].t;
+}
+
+void check_sleepers(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	size_t where;
+
+	for (int s = 0; s < r->sides; s++) {
+		json_t *line = stopped_at(r, s, &where);
+
+		if (line && sleeps(line) && is_awaited(r, s, where)) {
+			why = because("peer-asleep",
+				      "look where %c calls sleep or waits for "
+				      "time to pass, and whether it should "
+				      "answer first",
+				      "%c sleeps (%s) for %.1f s and longer, "
+				      "and the other side waits for it",
+				      "AB"[s], text_in(line, "in"),
+				      (double)number_in(line, "idle") / 1e9);
+			cause_add(r, all, where, NULL, &why);
+		}
+		json_decref(line);
+	}
+}
+
+#define TELLS_SIGNALS 2 /* 更早的记录器被 SIGTERM 结束时也不留话 */
+
+/* kill -9 不留话：没有 exit，没有 signal，也没有停在哪里，而另一边还活了很久。*/
+void check_dead(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (int s = 0; r->sides > 1 && s < r->sides; s++) {
+		size_t last = last_of(r, s);
+
+		if (number_in(r->side[s].start, "version") < TELLS_SIGNALS ||
+		    r->side[s].ended || r->side[s].signalled ||
+		    says_where(&r->events[last]) ||
+		    !(r->side[!s].ended || r->side[!s].signalled) ||
+		    r->side[!s].last < r->side[s].last)
+			continue;
+		why = because("peer-died",
+			      "find out who ended it: kill -9, the OOM killer "
+			      "(dmesg), a time limit",
+			      "%c was killed: its recording breaks off without "
+			      "an end, %.1f s before that of the other side",
+			      "AB"[s],
+			      (double)(r->side[!s].last - r->side[s].last) /
+				      1e9);
+		cause_add(r, all, last, NULL, &why);
+	}
+}
+
+static bool went_up(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->events[i].side == side &&
+		    (r->events[i].class == CLASS_POST_SEND ||
+		     r->events[i].class == CLASS_COMPLETION))
+			return true;
+	return false;
+}
+
+static bool has_trouble(const struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (all->items[i].kind <= CAUSE_STALL)
+			return true;
+	return false;
+}
+
+/*
+ * 还没有连上，没有一个 verb 失败，两边却都说自己没有做成：毛病在它们之间的别的话里。这只是
+ * 推测，所以是提示。
+ */
+void suspect_exchange(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	if (r->sides < 2 || has_trouble(all) || went_up(r, 0) ||
+	    went_up(r, 1) || !gave_up(&r->side[0]) || !gave_up(&r->side[1]))
+		return;
+	why = because("exchange-short",
+		      "compare what both sides send and read over TCP: sizes, "
+		      "order, and whether a short write or read is gone on "
+		      "with",
+		      "A and B both gave up before their QPs were connected, "
+		      "and no verb failed: perhaps what they told each other "
+		      "over TCP");
+	cause_suggest(r, all, last_of(r, 0), &why);
+}
+
+/* 停在读 TCP 上，而要等的永远不来：两个程序交换的字节对不上。*/
+void check_exchange(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	size_t where;
+
+	for (int s = 0; s < r->sides; s++) {
+		json_t *line = stopped_at(r, s, &where);
+
+		if (line && reads_socket(line) && is_awaited(r, s, where)) {
+			why = because("exchange-short",
+				      "compare what both sides send and read "
+				      "over TCP: sizes, order, and whether a "
+				      "short write or read is gone on with",
+				      "%c waits in %s for bytes over TCP that "
+				      "do not come%s, and the other side "
+				      "waits, too",
+				      "AB"[s], text_in(line, "in"),
+				      went_up(r, s) ? ""
+						    : ", before its QP is "
+						      "connected");
+			cause_suggest(r, all, where, &why);
+			s = r->sides;
+		}
+		json_decref(line);
+	}
+}
+
+static bool sends_wait(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->events[i].side == side &&
+		    r->events[i].class == CLASS_POST_SEND &&
+		    !r->events[i].refused && r->events[i].complete == NOWHERE &&
+		    r->events[i].arrival == NOWHERE)
+			return true;
+	return false;
+}
+
+static bool waits_to_receive(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (r->qps[i].side == side && r->qps[i].peer &&
+		    receives_left(r, &r->qps[i]) > 0)
+			return true;
+	return false;
+}
+
+/* ---- 半路停下的 QP -------------------------------------------------------- */
+
+static bool got_to(const struct report *r, const struct qp *qp,
+		   const char *state)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		json_t *line;
+		bool there;
+
+		if (e->side != qp->side || e->qp != qp->id ||
+		    strcmp(e->ev, "modify_qp") || e->class == CLASS_FAILURE)
+			continue;
+		line = event_line(r, e);
+		there = !strcmp(text_in(line, "to"), state);
+		json_decref(line);
+		if (there)
+			return true;
+	}
+	return false;
+}
+
+void check_stuck(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	char name[80];
+
+	if (is_suggested(all))
+		return;
+	for (size_t i = 0; !is_stalled_for(r, all) && i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+
+		if (!qp->peer || sends_wait(r, !qp->side) ||
+		    !waits_to_receive(r, !qp->side) || got_to(r, qp, "RTS") ||
+		    !got_to(r, qp->peer, "RTS") || !got_to(r, qp, "INIT"))
+			continue;
+		why = because("qp-too-early",
+			      "finish the way up; did one step fail, and "
+			      "nobody looked?",
+			      "%s never went to RTS, and the other side's QP "
+			      "did: it cannot send",
+			      world_name(name, sizeof(name), qp));
+		cause_add(r, all, modified(r, qp), qp, &why);
+		return;
+	}
+}
+
+/* ---- 都在等 ---------------------------------------------------------------- */
+
+/* @side 的 @ev（arm、cq_event）里，关于 @cq 的最后一个。*/
+static size_t last_of_cq(const struct report *r, int side, const char *ev,
+			 uint64_t cq, bool *solicited)
+{
+	size_t i = r->count;
+
+	while (i-- > 0) {
+		json_t *line;
+		bool found;
+
+		if (r->events[i].side != side || strcmp(r->events[i].ev, ev))
+			continue;
+		line = event_line(r, &r->events[i]);
+		found = number_in(line, "cq") == cq;
+		if (solicited)
+			*solicited = number_in(line, "solicited") != 0;
+		json_decref(line);
+		if (found)
+			return i;
+	}
+	return NOWHERE;
+}
+
+/* 睡着等事件，而它的 @cq 不会产生事件。*/
+static struct explanation why_no_event(const struct report *r, int side,
+				       uint64_t cq)
+{
+	bool solicited = false;
+	size_t armed = last_of_cq(r, side, "arm", cq, &solicited);
+	size_t event = last_of_cq(r, side, "cq_event", cq, NULL);
+
+	if (armed == NOWHERE || (event != NOWHERE && event > armed))
+		return because("cq-not-armed",
+			       "call ibv_req_notify_cq after each event, then "
+			       "poll once more, then sleep",
+			       "a message lies unread at %c, which sleeps and "
+			       "has not armed its CQ %ju",
+			       "AB"[side], cq);
+	if (solicited)
+		return because("armed-solicited-only",
+			       "call ibv_req_notify_cq(cq, 0), or let the "
+			       "peer post with IBV_SEND_SOLICITED",
+			       "a message lies unread at %c, which sleeps and "
+			       "has armed its CQ %ju for solicited completions "
+			       "only",
+			       "AB"[side], cq);
+	return (struct explanation){ 0 };
+}
+
+static struct explanation why_untaken(const struct report *r,
+				      const struct qp *to, bool sleeps)
+{
+	uint64_t recv_cq = number_in(to->first, "recv_cq");
+	uint64_t send_cq = number_in(to->first, "send_cq");
+	struct explanation why = { 0 };
+
+	if (sleeps)
+		why = why_no_event(r, to->side, recv_cq);
+	if (sleeps && !why.cause[0] && send_cq != recv_cq)
+		why = why_no_event(r, to->side, send_cq);
+	if (why.cause[0])
+		return why;
+	return because("nobody-polls",
+		       "call ibv_poll_cq on this CQ, after each event until it "
+		       "gives 0; is it another CQ that the program polls?",
+		       "a message lies unread in CQ %ju of %c, which does not "
+		       "poll it",
+		       recv_cq, "AB"[to->side]);
+}
+
+static bool polls_still(const json_t *line)
+{
+	return !strcmp(text_in(line, "verb"), "poll_cq");
+}
+
+/* RC 的 SEND 成功了，就是到了对端；而对端停在那里，没有取它。*/
+void check_untaken(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	size_t where;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, e->side, e->qp);
+		json_t *at;
+
+		if (!qp || !qp->peer || strcmp(qp->type, "RC") ||
+		    !takes_receive(e) || e->arrival != NOWHERE ||
+		    came_to_nothing(r, e))
+			continue;
+		at = stopped_at(r, qp->peer->side, &where);
+		if (at && !polls_still(at)) {
+			why = why_untaken(r, qp->peer,
+					  !strcmp(text_in(at, "verb"),
+						  "get_cq_event"));
+			cause_add(r, all, where, qp->peer, &why);
+		}
+		json_decref(at);
+		return;
+	}
+}
+
+/* 两边都在等对方的消息，而没有一个在路上：永远等下去。谁忘了，只有它们自己知道。*/
+void check_deadlock(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	if (r->sides < 2 || !gave_up(&r->side[0]) || !gave_up(&r->side[1]) ||
+	    is_suggested(all) || is_stalled_for(r, all) || sends_wait(r, 0) ||
+	    sends_wait(r, 1) || !waits_to_receive(r, 0) ||
+	    !waits_to_receive(r, 1))
+		return;
+	why = because("post-forgotten",
+		      "look in both time lines for the message that was to "
+		      "come next, and who was to post it",
+		      "A and B both wait for a message of the other, and none "
+		      "is under way: one of them did not post its send");
+	cause_suggest(r, all, last_of(r, 0), &why);
+}
+
+void check_cm(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (int s = 0; s < r->sides; s++) {
+		size_t asked = last_cm(r, s, "rdma_event", "CONNECT_REQUEST");
+		size_t route = last_cm(r, s, "rdma_resolve_route", NULL);
+
+		if (is_after(asked, last_cm(r, s, "rdma_accept", NULL)) &&
+		    is_after(asked, last_cm(r, s, "rdma_reject", NULL))) {
+			why = because("cm-not-accepted",
+				      "call rdma_accept, or rdma_reject, for "
+				      "each CONNECT_REQUEST",
+				      "%c got a CONNECT_REQUEST and called "
+				      "neither rdma_accept nor rdma_reject: "
+				      "the other side waits for the answer",
+				      "AB"[s]);
+			cause_add(r, all, asked, NULL, &why);
+		}
+		if (is_after(route, last_cm(r, s, "rdma_connect", NULL))) {
+			why = because("cm-not-connected",
+				      "call rdma_connect after ROUTE_RESOLVED",
+				      "%c resolved the route to the peer, and "
+				      "never called rdma_connect",
+				      "AB"[s]);
+			cause_add(r, all, route, NULL, &why);
+		}
+	}
+}

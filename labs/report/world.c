@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+/*
+ * world.c —— 从两份记录里还原解释器要知道的事：谁有哪些 MR、QP 被告知过什么、请求是怎样的
+ *
+ * 出事的那一端只知道一半：rkey 是对端的，PSN 要与对端的合得上。两份记录合在一起，解释器
+ * （explain/explain.h）在一个进程里做的核对，这里就能跨进程再做一遍。
+ */
+#include "parts.h"
+
+#include "base/array.h"
+#include "base/verbs_names.h"
+#include "explain/qp_table.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 数字有的写成整数，有的写成 "0x..."。*/
+uint64_t value_in(const json_t *line, const char *key)
+{
+	const char *text = text_in(line, key);
+
+	return *text ? strtoull(text, NULL, 0) : number_in(line, key);
+}
+
+/* ---- MR ------------------------------------------------------------------- */
+
+static int access_of(const char *text)
+{
+	static const struct {
+		const char *name;
+		int bit;
+	} rights[] = {
+		{ "LOCAL_WRITE", IBV_ACCESS_LOCAL_WRITE },
+		{ "REMOTE_WRITE", IBV_ACCESS_REMOTE_WRITE },
+		{ "REMOTE_READ", IBV_ACCESS_REMOTE_READ },
+		{ "REMOTE_ATOMIC", IBV_ACCESS_REMOTE_ATOMIC },
+	};
+	int access = 0;
+
+	for (size_t i = 0; i < sizeof(rights) / sizeof(*rights); i++)
+		if (strstr(text, rights[i].name))
+			access |= rights[i].bit;
+	return access;
+}
+
+/* PD 只拿来比较：编号当指针用。*/
+static struct ibv_pd *pd_of(uint64_t id)
+{
+	return (struct ibv_pd *)(uintptr_t)id;
+}
+
+static void add_region(struct report *r, const struct event *event,
+		       const json_t *line)
+{
+	struct region *more =
+		array_room(r->regions, r->region_count, sizeof(*more));
+	const char *start = json_object_get(line, "iova") ? "iova" : "addr";
+
+	if (!more)
+		return;
+	r->regions = more;
+	r->regions[r->region_count++] = (struct region){
+		.side = event->side,
+		.id = number_in(line, "mr"),
+		.born = event->t,
+		.died = INT64_MAX,
+		.mr = { .pd = pd_of(number_in(line, "pd")),
+			.addr = value_in(line, start),
+			.length = number_in(line, "len"),
+			.lkey = (uint32_t)value_in(line, "lkey"),
+			.rkey = (uint32_t)value_in(line, "rkey"),
+			.access = access_of(text_in(line, "access")) },
+	};
+}
+
+static void end_region(struct report *r, const struct event *event,
+		       const json_t *line)
+{
+	for (size_t i = r->region_count; i-- > 0;) {
+		struct region *region = &r->regions[i];
+
+		if (region->side == event->side &&
+		    region->id == number_in(line, "mr") &&
+		    region->died == INT64_MAX) {
+			region->died = event->t;
+			return;
+		}
+	}
+}
+
+void world_regions(struct report *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *event = &r->events[i];
+		bool begins = !strcmp(event->ev, "reg_mr") ||
+			      !strcmp(event->ev, "reg_dmabuf_mr");
+		json_t *line;
+
+		if (!begins && strcmp(event->ev, "dereg_mr"))
+			continue;
+		line = event_line(r, event);
+		if (!number_in(line, "err") && begins)
+			add_region(r, event, line);
+		else if (!number_in(line, "err"))
+			end_region(r, event, line);
+		json_decref(line);
+	}
+}
+
+/* @side 在 @t 时有的 MR。@out 由调用者 free。*/
+static size_t regions_of(const struct report *r, int side, int64_t t,
+			 struct explain_mr **out)
+{
+	size_t n = 0;
+
+	*out = calloc(r->region_count + 1, sizeof(**out));
+	for (size_t i = 0; *out && i < r->region_count; i++)
+		if (r->regions[i].side == side && r->regions[i].born <= t &&
+		    t < r->regions[i].died)
+			(*out)[n++] = r->regions[i].mr;
+	return n;
+}
+
+/* ---- 一端被告知的 ---------------------------------------------------------- */
+
+static bool gid_in(const struct qp *qp, const char *key, union ibv_gid *gid)
+{
+	const char *text = text_in(qp->believes, key);
+
+	return *text && inet_pton(AF_INET6, text, gid->raw) == 1;
+}
+
+static enum ibv_mtu mtu_of(uint64_t bytes)
+{
+	enum ibv_mtu mtu = IBV_MTU_256;
+
+	while (mtu < IBV_MTU_4096 && mtu_bytes(mtu) < bytes)
+		mtu++;
+	return mtu;
+}
+
+struct explain_side world_side(const struct qp *qp, const char *name)
+{
+	struct explain_side side = { .name = name,
+				     .qp_num = (uint32_t)qp->qpn };
+	struct ibv_qp_attr *attr = &side.attr;
+	const json_t *told = qp->believes;
+
+#define TOLD(bit, key, member, value)                                 \
+	do {                                                          \
+		if (json_object_get(told, key)) {                     \
+			side.attr_mask |= (bit);                      \
+			attr->member = (typeof(attr->member))(value); \
+		}                                                     \
+	} while (0)
+	TOLD(IBV_QP_DEST_QPN, "dest_qpn", dest_qp_num,
+	     number_in(told, "dest_qpn"));
+	TOLD(IBV_QP_RQ_PSN, "rq_psn", rq_psn, number_in(told, "rq_psn"));
+	TOLD(IBV_QP_SQ_PSN, "sq_psn", sq_psn, number_in(told, "sq_psn"));
+	TOLD(IBV_QP_QKEY, "qkey", qkey, value_in(told, "qkey"));
+	TOLD(IBV_QP_PATH_MTU, "path_mtu", path_mtu,
+	     mtu_of(number_in(told, "path_mtu")));
+	TOLD(IBV_QP_ACCESS_FLAGS, "access", qp_access_flags,
+	     access_of(text_in(told, "access")));
+	TOLD(IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic", max_rd_atomic,
+	     number_in(told, "max_rd_atomic"));
+	TOLD(IBV_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic",
+	     max_dest_rd_atomic, number_in(told, "max_dest_rd_atomic"));
+#undef TOLD
+	gid_in(qp, "sgid", &side.gid);
+	if (gid_in(qp, "dgid", &attr->ah_attr.grh.dgid))
+		side.attr_mask |= IBV_QP_AV;
+	return side;
+}
+
+/* ---- 一个请求 -------------------------------------------------------------- */
+
+static enum ibv_wr_opcode opcode_of(const char *name)
+{
+	for (unsigned int op = 0; op <= IBV_WR_DRIVER1; op++)
+		if (!strcmp(wr_opcode_name(op), name))
+			return (enum ibv_wr_opcode)op;
+	return (enum ibv_wr_opcode)UINT8_MAX;
+}
+
+static void recall_send(struct recalled *out, const json_t *line)
+{
+	out->send.opcode = opcode_of(text_in(line, "op"));
+	if (strstr(text_in(line, "flags"), "INLINE"))
+		out->send.send_flags |= IBV_SEND_INLINE;
+	if (strstr(text_in(line, "flags"), "SIGNALED"))
+		out->send.send_flags |= IBV_SEND_SIGNALED;
+	if (json_object_get(line, "remote_qpn")) {
+		out->send.wr.ud.remote_qpn =
+			(uint32_t)number_in(line, "remote_qpn");
+		out->send.wr.ud.remote_qkey =
+			(uint32_t)value_in(line, "remote_qkey");
+	} else if (is_atomic(out->send.opcode)) {
+		out->send.wr.atomic.rkey = (uint32_t)value_in(line, "rkey");
+		out->send.wr.atomic.remote_addr = value_in(line, "remote_addr");
+	} else {
+		out->send.wr.rdma.rkey = (uint32_t)value_in(line, "rkey");
+		out->send.wr.rdma.remote_addr = value_in(line, "remote_addr");
+	}
+}
+
+void world_recall(const struct report *r, const struct event *post,
+		  struct recalled *out)
+{
+	json_t *line = event_line(r, post);
+
+	memset(out, 0, sizeof(*out));
+	out->sge = (struct ibv_sge){
+		.addr = value_in(line, "addr"),
+		.length = (uint32_t)number_in(line, "len"),
+		.lkey = (uint32_t)value_in(line, "lkey"),
+	};
+	out->one_sge = number_in(line, "sges") <= 1;
+	out->is_send = post->class == CLASS_POST_SEND;
+	if (out->is_send)
+		recall_send(out, line);
+	json_decref(line);
+}
+
+static enum ibv_qp_type type_of(const char *name)
+{
+	enum ibv_qp_type type = IBV_QPT_RC;
+
+	return qp_type_by_name(name, &type) ? type : IBV_QPT_RC;
+}
+
+const char *world_name(char *out, size_t size, const struct qp *qp)
+{
+	snprintf(out, size, "%c's QP %ju (%s)", "AB"[qp->side], qp -> qpn,
+		 qp -> dev);
+	return out;
+}
+
+struct explanation world_explain(const struct report *r, const struct qp *qp,
+				 const struct event *post, int64_t t,
+				 enum ibv_wc_status status)
+{
+	struct ibv_qp like = { .qp_type = type_of(qp->type),
+			       .qp_num = (uint32_t)qp->qpn,
+			       .pd = pd_of(number_in(qp->first, "pd")) };
+	struct explain_side mine, theirs;
+	struct explain_mr *own = NULL, *others = NULL;
+	struct explain_request rq = { .mine = &mine };
+	struct explanation why;
+	struct recalled wr;
+	char names[2][80];
+
+	mine = world_side(qp, world_name(names[0], sizeof(names[0]), qp));
+	if (qp->peer) {
+		theirs = world_side(qp->peer,
+				    world_name(names[1], sizeof(names[1]),
+					       qp->peer));
+		rq.peer = &theirs;
+		rq.peer_pd = pd_of(number_in(qp->peer->first, "pd"));
+		rq.n_remote = regions_of(r, qp->peer->side, t, &others);
+		rq.remote = others;
+	}
+	if (post) {
+		world_recall(r, post, &wr);
+		wr.send.sg_list = wr.recv.sg_list = &wr.sge;
+		wr.send.num_sge = wr.recv.num_sge = 1;
+		rq.send = wr.is_send ? &wr.send : NULL;
+		rq.recv = wr.is_send ? NULL : &wr.recv;
+		if (wr.one_sge)
+			rq.n_local = regions_of(r, qp->side, t, &own);
+		rq.local = own;
+	}
+	why = explain_recorded(&like, status, &rq);
+	free(own);
+	free(others);
+	return why;
+}

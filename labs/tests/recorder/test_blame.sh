@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# labs/qptrace report of two processes: what neither recording tells alone, both
+# together do; who failed first is the cause, and what followed is aftermath; and who
+# only computes, sleeps or idles is not accused.
+# shellcheck source=labs/tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/guest.sh
+. labs/tests/guest.sh
+# shellcheck source=labs/tests/recorder/qptrace.sh
+. labs/tests/recorder/qptrace.sh
+
+# What is wrong (two_sides.c), and the cause that follows from it.
+faults='rkey rkey-unknown
+rkey-swapped rkey-byte-order
+range remote-outside-mr
+pd rkey-other-pd
+mr-right mr-lacks-right
+qp-right qp-lacks-right
+psn psn-differs
+mtu mtu-differs
+qkey qkey-differs
+datagram qpn-differs
+no-receive no-receive-posted
+deadlock post-forgotten
+asleep peer-asleep
+dead peer-died
+unpolled nobody-polls
+solicited armed-solicited-only
+unacked events-not-acked'
+
+# stopped DIR: each recording there tells where its process stands, or that it ended
+stopped() {
+	local file
+	for file in "$1"/*.json*; do
+		[[ $file == */slow.json* ]] || grep -qE '"ev":"(thread|exit)"' "$file" ||
+			[[ $file == */dead.json* && $(cat "$1"/dead.json* | grep -c '"ev":"thread"') == 1 ]] ||
+			return 1
+	done
+	[[ $(find "$1" -name '*.json*' | wc -l) == "$2" ]]
+}
+
+# in_the_lab DIR HOW…: all side by side, until each has told where it stands
+in_the_lab() {
+	local dir=$1 how i
+	shift
+	for how; do
+		labs/qptrace -o "$dir/$how.json" --stall 1 -- "$B/two_sides" "$how" "$dir/end" \
+			2>"$dir/$how.err" &
+	done
+	for ((i = 0; i < 300; i++)); do
+		! stopped "$dir" $((2 * $#)) || break
+		sleep 0.2
+	done
+	touch "$dir/end"
+	wait
+	labs/qptrace -o "$dir/cm-alone.json" -- ucmatose -s 10.99.0.1 -p 7999 \
+		>/dev/null 2>"$dir/cm-alone.err" || true
+	labs/qptrace -o "$dir/cm-long.json" -- "$B/sabotage" connect:private_data_len=255 \
+		ucmatose -s 10.99.0.1 -p 7999 >/dev/null 2>"$dir/cm-long.err" || true
+}
+
+oneTimeSetUp() {
+	make_says=$(build "$B/libqptrace.so" "$B/qptrace-report" "$B/librdma_common.a" \
+		"$B/sabotage" "$B/libsaboteur.so" 2>&1) ||
+		echo "$make_says" >&2
+	built_in
+	helper "$B/two_sides" -O1 labs/tests/recorder/two_sides.c -libverbs
+	rm -rf "$B/two"
+	mkdir -p "$B/two"
+	# shellcheck disable=SC2046 # words
+	T=$B/two in_lab "$(declare -f stopped in_the_lab)
+		in_the_lab $B/two slow $(cut -d' ' -f1 <<<"$faults" | tr '\n' ' ')"
+	export lab_ran=$?
+}
+
+# Without a lab there are no recordings.
+ran() { ((lab_ran == 0)) || { skip 'the lab cannot run here'; return 1; }; }
+
+# report HOW: what both recordings tell, as JSON
+report() {
+	labs/qptrace report --json "$B/two/$1".json*
+}
+
+test_each_fault_is_named_first() {
+	ran || return 0
+	local how cause said
+	while read -r how cause; do
+		said=$(report "$how" 2>&1 | jq -r '.causes[] | select(.kind != "warning") | .id' | head -n 1)
+		assertEquals "$how" "$cause" "$said"
+	done <<<"$faults"
+}
+
+# Whatever else was said is below it, and once.
+test_what_follows_is_aftermath() {
+	ran || return 0
+	local said
+	said=$(report rkey | jq -r '[.causes[] | select(.kind == "failure")] | length')
+	assertEquals 'one cause' 1 "$said"
+	said=$(report dead | jq -r '[.causes[].kind] | index("failure")')
+	assertEquals 'it comes first' 0 "$said"
+	said=$(report asleep | jq -r '[.causes[] | select(.kind == "failure" or .kind == "stall")] | length')
+	assertEquals 'the one who waits is not accused' 1 "$said"
+}
+
+# Three seconds of silence, and then all goes well.
+test_the_slow_are_not_accused() {
+	ran || return 0
+	assertEquals 'nobody' 0 "$(report slow | jq '[.causes[] | select(.kind == "failure" or .kind == "stall")] | length')"
+	assert_in "$(<"$B/two/slow.err")" 'qptrace:     hint: '
+	assertNotContains "$(<"$B/two/slow.err")" '    cause: '
+}
+
+# librdmacm's own events and calls: nobody listens; too much private data.
+test_connection_manager() {
+	ran || return 0
+	assertEquals 'nobody listens' 'cm-rejected' "$(cm_cause "$B/two/cm-alone.json")"
+	assert_in "$(<"$B/two/cm-alone.err")" 'REJECTED, status 8: nobody listens on that port'
+	assertEquals 'too long' 'cm-private-data' "$(cm_cause "$B/two/cm-long.json")"
+	assertEquals 'events, too' 1 "$(grep -c '"op":"ROUTE_RESOLVED"' "$B/two/cm-alone.json")"
+}
+cm_cause() { labs/qptrace report --json "$1" | jq -r '.causes[] | select(.kind == "failure") | .id' | head -n 1; }
+
+# Of a cause that was compared the text names both sides.
+test_both_sides_are_named() {
+	ran || return 0
+	assert_in "$(report rkey | jq -r '.causes[0].cause')" "rkey 0x[0-9a-f]+ is of none of [AB]'s QP [0-9]+ \(rxe0\)'s MRs"
+	assert_in "$(labs/qptrace report --json --lang zh "$B"/two/dead.json* | jq -r '.causes[0].cause')" '被杀掉了'
+}
+
+# shellcheck disable=SC1091
+. shunit2
