@@ -4,19 +4,19 @@
 #
 # CASES: as cases.awk gives them. SAID: one line for each case that ran,
 #	NAME STRUCK CLIENT-RC SERVER-RC		(STRUCK: 1 if the sabotage came about)
-# followed by one for each cause that was named, in the order of time:
-#	NAME > EVENT ID
+# followed by one for each cause that the report names, in its order:
+#	NAME > KIND ID			(kinds: see labs/report/parts.h)
 # -> VERDICT NAME CLASS PROGRAM HALF EXPECTED FIRST-ID ALL-IDS (tabs between)
 #
 # The verdicts, in this order:
 #	not-reached	the program never made the call: counts for nothing
 #	unchanged	both ended as without the sabotage, and nobody was accused
 #			(or the true cause was named)
-#	accused		the same, but somebody was accused
+#	accused		the same, but somebody was accused; a hint is no accusation
 #	right-first	the first cause that was named is the expected one
-#	right		it was named, but later, or only in the recording (a warning)
+#	right		it was named, but later, or only as a warning
 #	silent		no cause was named
-#	vague		what was named first names no single cause
+#	vague		what was named first names no single cause, or is a hint
 #	wrong		a cause was named that is not the cause
 
 # What does not commit itself: no id, the row of a status, and what says itself that
@@ -33,14 +33,17 @@ function is_right(name, id, n, all, i) {
 	return 0
 }
 
-function verdict(name, i, id, n, right, committed, first, same) {
+function verdict(name, i, id, n, right, hinted, accused, committed, first, same) {
 	same = client_rc[name] == 0 && server_rc[name] == 0
 	n = said[name]
 	for (i = 1; i <= n; i++) {
 		id = ids[name, i]
-		if (kind[name, i] != "warning") {
-			if (first == "")
-				first = id == "" ? "(none)" : id
+		if (first == "" && kind[name, i] != "warning") {
+			first = id == "" ? "(none)" : id
+			hinted = kind[name, i] == "hint"
+		}
+		if (kind[name, i] ~ /^(failure|stall)$/) {
+			accused = 1
 			if (!is_right(name, id) && !is_vague(id))
 				committed = 1
 		}
@@ -51,14 +54,14 @@ function verdict(name, i, id, n, right, committed, first, same) {
 	if (!struck[name])
 		return "not-reached"
 	if (same || cause[name] == "-")
-		return first == "" || right && !committed ? "unchanged" : "accused"
+		return !accused || right && !committed ? "unchanged" : "accused"
 	if (is_right(name, first))
 		return "right-first"
 	if (right)
 		return "right"
 	if (first == "")
 		return "silent"
-	return is_vague(first) || first == "(none)" ? "vague" : "wrong"
+	return hinted || is_vague(first) || first == "(none)" ? "vague" : "wrong"
 }
 
 BEGIN {
@@ -78,7 +81,7 @@ FNR == NR {
 $2 == ">" {
 	kind[$1, ++said[$1]] = $3
 	ids[$1, said[$1]] = $4
-	all_ids[$1] = all_ids[$1] (all_ids[$1] == "" ? "" : " ") ($3 == "warning" ? "warning:" : "") ($4 == "" ? "(none)" : $4)
+	all_ids[$1] = all_ids[$1] (all_ids[$1] == "" ? "" : " ") ($3 ~ /failure|stall/ ? "" : $3 ":") ($4 == "" ? "(none)" : $4)
 	next
 }
 {
