@@ -186,7 +186,7 @@ told_apart=(init-port-zero init-on-connected-qp rtr-no-grh rtr-gid-slot-empty
 	qp-type-forgotten destroy-cq-in-use post-send-in-init post-recv-in-reset send-queue-full
 	post-inline-too-long lkey-wrong lkey-of-another-pd sge-outside-mr recv-too-small rnr
 	rkey-wrong own-rkey write-past-end mr-lacks-remote-write qp-lacks-remote-write
-	mtu-differs wrong-qpn psn-differs peer-in-err cq-overrun hang-timeout-zero
+	mtu-differs wrong-qpn psn-differs peer-in-err cq-overrun hang-read-depth-zero
 	hang-unsignaled hang-wrong-cq hang-sqd)
 
 # Its stderr may be the recorder's.
