@@ -64,13 +64,13 @@ test_chunks() {
 	worth 10 'chunks: each of chunk_size at most, one after the other in memory' '分块：每块至多 chunk_size，在内存里首尾相接'
 	see 1 'The code'
 	scene one || return
+	because 'the last chunk is what is left; the device would write past the end' '最后一块是剩下的：多读就写到内存外面去了'
 	sets a 'post_send op=RDMA_READ' len 4096 || return
 	recorded a ev=post_send op=RDMA_READ
 	equal "${#records[@]} READs" '2 READs' || return
 	records=("${records[1]}")
 	value len
 	equal "len $value" 'len 904'
-	because 'the last chunk is what is left; the device would write past the end' '最后一块是剩下的：多读就写到内存外面去了'
 }
 
 test_depth() {
