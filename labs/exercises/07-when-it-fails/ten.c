@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * ten.c —— 十个病人：ten N [DEVICE]。每个一句主诉，是公开的讨论里人们真的这样问的
+ * ten.c —— 十个病人：ten N [DEVICE]。每个有一句作者的主诉
  *
  * 工具函数都是对的，病在 patient_N() 里。只用 libibverbs；cc ten.c -libverbs。
  */
