@@ -95,6 +95,7 @@ int guess(void *walk)
 	static char secret[PART_BYTES] = "B's, and not for A";
 	struct walk *w = walk;
 	struct ibv_mr *mr;
+	uint32_t found;
 	int rc = expose_memory(&w->b, secret, sizeof(secret),
 			       IBV_ACCESS_REMOTE_READ, &mr);
 
@@ -103,11 +104,12 @@ int guess(void *walk)
 	rc = connect_to_board(w);
 	if (!rc)
 		rc = guess_from(w, secret);
+	found = mr->rkey;
 	ibv_dereg_mr(mr);
 	if (rc <= 0)
 		return rc ? rc : not_refused("no key");
 	report_fact("A was given rkey 0x%x, and 0x%x works as well",
-		    w->a.remote.rkey, mr->rkey);
+		    w->a.remote.rkey, found);
 	return fail(-EACCES, "an rkey is no secret: narrow it, end it early",
 		    "A has read \"%s\"", send_slot(&w->a, 0));
 }
