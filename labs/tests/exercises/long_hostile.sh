@@ -26,7 +26,7 @@ at_start() {
 cause_of() { grep -F "/class/$1\"," "$T/marks.csv" | grep '"fail"' | head -n 20; }
 
 test_each_gets_its_marks_and_harms_nobody() {
-	local name
+	local name most
 	begin_class 03
 	hostile loop '	for (volatile int i = 0; ; i++) ;'
 	hostile crash '	*(volatile int *)8 = 1;'
@@ -51,7 +51,13 @@ test_each_gets_its_marks_and_harms_nobody() {
 	grade_class 03
 	for name in "$T"/class/*/; do
 		name=$(basename "$name")
-		[[ $name == @(zz-next|makefile) ]] || assertTrue "$name has $(points "$name")" "(($(points "$name") <= 20))"
+		# Who harms others and lives on has brought the QP to INIT, and is given that.
+		case $name in
+		zz-next | makefile) continue ;;
+		killer | vandal) most=35 ;;
+		*) most=20 ;;
+		esac
+		assertTrue "$name has $(points "$name")" "(($(points "$name") <= most))"
 	done
 	assertEquals 'the next learner' 100 "$(points zz-next)"
 	assertEquals 'a Makefile of their own changes nothing' 100 "$(points makefile)"
