@@ -37,9 +37,9 @@ struct memory_plan {
 
 /*
  * A lock word: in its upper half a count that each holder may raise when it frees the
- * word; whether a holder was lost and nobody has held it since; who holds it.
+ * word; whether a holder was lost and nobody has held it since; who holds it, 0: nobody.
  */
-#define LOCK_HOLDER(word)   ((uint32_t)(word)&0xffffffu) /* 0: nobody */
+#define LOCK_HOLDER(word)   ((uint32_t)(UINT32_C(0xffffff) & (word)))
 #define LOCK_ORPHANED	    (UINT64_C(1) << 24)
 #define LOCK_COUNT(word)    ((uint32_t)((word) >> 32))
 #define LOCK_FREE_AT(count) ((uint64_t)(count) << 32)
