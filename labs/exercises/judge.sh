@@ -231,9 +231,13 @@ err_of() { cat "$E/$1.err" 2>/dev/null; }
 # load_records: what the recorder wrote in this scene, a record a line: the name of
 # the program's run, then KEY=VALUE, apart by tabs
 load_records() {
-	local files=("$E"/*.json)
-	mapfile -t all_records < <([[ ! -e ${files[0]} ]] || jq -rR '(fromjson? // empty) as $r |
-		[(input_filename | sub(".*/"; "") | sub(".json$"; "")),
+	# Of two processes, whichever meets verbs first writes NAME.json, the other NAME.json.PID.
+	local file files=()
+	for file in "$E"/*.json "$E"/*.json.[0-9]*; do
+		[[ ! -e $file ]] || files+=("$file")
+	done
+	mapfile -t all_records < <([[ ! ${files[*]} ]] || jq -rR '(fromjson? // empty) as $r |
+		[(input_filename | sub(".*/"; "") | sub("[.]json([.][0-9]+)?$"; "")),
 		($r | to_entries[] | "\(.key)=\(.value)")] | join("\t")' "${files[@]}")
 }
 

@@ -57,7 +57,7 @@ test_each_gets_its_marks_and_harms_nobody() {
 		killer | vandal) most=35 ;;
 		*) most=20 ;;
 		esac
-		assertTrue "$name has $(points "$name")" "(($(points "$name") <= most))"
+		assertTrue "$name has $(points "$name")" "(($(points "$name") <= $most))"
 	done
 	assertEquals 'the next learner' 100 "$(points zz-next)"
 	assertEquals 'a Makefile of their own changes nothing' 100 "$(points makefile)"
