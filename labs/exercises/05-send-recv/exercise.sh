@@ -152,7 +152,7 @@ test_liars() {
 	see 5 'Fifteen classic faults'
 	scene liars || return
 	local lie
-	local -A says=([status]=RETRY_EXC [opcode]=completion [wr_id]=completion [broken]='ibv_poll_cq|CQ')
+	local -A says=([status]="RETRY_EXC|retry counter exceeded" [opcode]=completion [wr_id]=completion [broken]='ibv_poll_cq|CQ')
 	for lie in status opcode wr_id broken; do
 		ended_with 1 "$lie" || break
 		like "$(err_of "$lie")" "${says[$lie]}" "an error about the $lie" || break

@@ -27,7 +27,7 @@ int post_receive(struct rdma_resources *res, uint32_t slot)
 	return 0;
 }
 
-static int post(struct rdma_resources *res, struct ibv_send_wr *wr)
+int post_request(struct rdma_resources *res, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad_wr = NULL;
 	uint32_t slot = WR_ID_SLOT(wr->wr_id) % res->send_slots;
@@ -57,41 +57,7 @@ int post_send(struct rdma_resources *res, uint32_t slot, uint32_t length,
 	wr.num_sge = 1;
 	if (signaled)
 		wr.send_flags = IBV_SEND_SIGNALED;
-	return post(res, &wr);
-}
-
-int post_read(struct rdma_resources *res, uint32_t slot, struct ibv_sge *into,
-	      uint64_t addr, uint32_t rkey)
-{
-	struct ibv_send_wr wr = {
-		.wr_id = WR_ID_READ(slot),
-		.sg_list = into,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_READ,
-
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
-	};
-
-	return post(res, &wr);
-}
-
-int post_write(struct rdma_resources *res, uint32_t slot, uint32_t length,
-	       uint64_t addr, uint32_t rkey, bool signaled)
-{
-	struct ibv_sge sge = { .addr = (uintptr_t)send_slot(res, slot),
-			       .length = length,
-			       .lkey = res->mr->lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = WR_ID_WRITE(slot),
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = signaled ? IBV_SEND_SIGNALED : 0,
-		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
-	};
-
-	return post(res, &wr);
+	return post_request(res, &wr);
 }
 
 static int bad(struct rdma_resources *res, const struct ibv_wc *wc,
