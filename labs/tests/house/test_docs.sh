@@ -303,6 +303,19 @@ test_generated_markdown() {
 	assert_in "$out" 'the run block has drifted'
 }
 
+test_a_race_may_go_the_other_way_once() {
+	make_tree
+	cp "$T/value" "$T/next"
+	sed -i 's/cat value/&; cp next value/' "$T"/*/01-a*/README.md "$T/docs-zh/01-a.md"
+	docs fill
+	echo other >"$T/value"
+	docs check
+	assertEquals "the second run says it: $out" 0 "$rc"
+	echo other | tee "$T/value" >"$T/next"
+	docs check
+	assertEquals "none says it: $out" 1 "$rc"
+}
+
 test_a_command_runs_once() {
 	make_tree
 	sed -i 's/cat value/echo x >>count; cat count/' "$T"/*/01-a*/README.md \
