@@ -136,7 +136,7 @@ test_events() {
 	see 4 'The code'
 	scene events || return
 	well a
-	because 'arm, look once more, and only then sleep: else a completion slips in between' '先武装，再看一眼，然后才睡：否则 completion 会从中间溜走'
+	because 'arm, look once more, and only then sleep: else a completion slips in between' '先 arm，再看一眼，然后才睡：否则 completion 会从中间溜走'
 }
 
 test_late() {
@@ -144,7 +144,7 @@ test_late() {
 	see 4 'The code'
 	scene late || return
 	well a
-	because 'a CQ that is armed once makes one event: arm it again after each' '武装一次只有一个 event：每次之后都要再武装'
+	because 'a CQ that is armed once makes one event: arm it again after each' 'arm 一次只有一个 event：每次之后都要再 arm'
 }
 
 test_liars() {
