@@ -31,6 +31,7 @@ struct explanation request_inline_read(const struct case_of *c);
 struct explanation request_opcode(const struct case_of *c);
 struct explanation request_recv_length(const struct case_of *c);
 struct explanation request_remote(const struct case_of *c);
+struct explanation request_window(const struct case_of *c);
 struct explanation request_peer_access(const struct case_of *c);
 struct explanation request_peer_recv(const struct case_of *c);
 

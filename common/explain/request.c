@@ -274,6 +274,38 @@ struct explanation request_remote(const struct case_of *c)
 	return no_idea();
 }
 
+/* window 只在那个 MR 肯让的时候才能 bind：要有 MW_BIND，而且不能伸出去。*/
+struct explanation request_window(const struct case_of *c)
+{
+	const struct explain_request *rq = c->rq;
+	const struct ibv_mw_bind_info *part;
+
+	if (!rq->send || rq->send->opcode != IBV_WR_BIND_MW ||
+	    !rq->send->bind_mw.bind_info.mr)
+		return no_idea();
+	part = &rq->send->bind_mw.bind_info;
+	for (size_t i = 0; i < rq->n_local; i++) {
+		const struct explain_mr *mr = &rq->local[i];
+
+		if (mr->lkey != part->mr->lkey)
+			continue;
+		if (mr->access >= 0 && !(mr->access & IBV_ACCESS_MW_BIND))
+			return because("mr-lacks-bind",
+				       "add IBV_ACCESS_MW_BIND at ibv_reg_mr",
+				       "the MR of the window (lkey 0x%x) was "
+				       "registered without MW_BIND",
+				       mr->lkey);
+		if (!covers(mr, part->addr, part->length))
+			return because("window-outside-mr",
+				       "a window shows a part of one MR",
+				       "the window (0x%jx, %ju bytes) is not "
+				       "within its MR (0x%jx, %ju bytes)",
+				       part->addr, part->length, mr->addr,
+				       mr->length);
+	}
+	return no_idea();
+}
+
 struct explanation request_peer_access(const struct case_of *c)
 {
 	const struct explain_side *peer = c->rq->peer;

@@ -119,8 +119,8 @@ struct fault {
 
 /* The groups, each ended by a fault without a name. */
 extern const struct fault modify_faults[], memory_faults[], queue_faults[],
-	completion_faults[], stall_faults[], network_faults[],
-	exchange_faults[];
+	completion_faults[], one_sided_faults[], stall_faults[],
+	network_faults[], exchange_faults[];
 
 /* ---- the ends (rig.c). All end the process with 77 or 2 if they cannot. --- */
 

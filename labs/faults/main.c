@@ -29,8 +29,8 @@
 #define CANNOT_RUN 77
 
 static const struct fault *const groups[] = {
-	modify_faults, memory_faults,  queue_faults,	completion_faults,
-	stall_faults,  network_faults, exchange_faults,
+	modify_faults,	  memory_faults, queue_faults,	 completion_faults,
+	one_sided_faults, stall_faults,	 network_faults, exchange_faults,
 };
 #define N_GROUPS (sizeof(groups) / sizeof(groups[0]))
 
@@ -84,6 +84,9 @@ static const struct {
 	{ "mr-deregistered", FLUSHED },
 	{ "lkey-of-another-pd", FLUSHED },
 	{ "sge-outside-mr", FLUSHED },
+	{ "write-of-2-gib", FLUSHED },
+	{ "window-on-mr-without-bind", FLUSHED },
+	{ "window-outside-its-mr", FLUSHED },
 	{ "uc-read", FLUSHED },
 	{ "mtu-lowered", FLUSHED },
 	{ "state-bit-forgotten", RXE_TAKES_MASKS_WITHOUT_STATE,

@@ -381,6 +381,7 @@ void wait_send(struct rig *rig, int ms)
 		.n_local = rig->a.n_mrs,
 		.remote = rig->b.mrs,
 		.n_remote = rig->b.n_mrs,
+		.peer_pd = rig->b.pd,
 		.peer_recv = rig->recv.num_sge ? &rig->recv : NULL,
 		.mine = &rig->a.side,
 		.peer = &rig->b.side,
