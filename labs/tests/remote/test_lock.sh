@@ -55,6 +55,30 @@ test_killed_at_any_request() {
 		"$(grep -c 'a lock that it had is free again' <<<"$(out_of memory)")"
 }
 
+# The server stands before ibv_destroy_qp: whoever looks then must find the lock taken.
+test_a_lock_is_freed_after_its_qp() {
+	on_rxe '
+		lend_and_stop() {
+			local -x SPY_STOP=ibv_destroy_qp:1 LD_PRELOAD=${asan:+$asan:}$spy
+			lend "$@"
+		}
+		lend_and_stop memory
+		stop_at 5 dies lock_client -n 2
+		await halted dies
+		stop_at 1 looks lock_client -n 1 -t 1
+		await halted looks
+		kill9 dies
+		await halted memory
+		kill -CONT "${pids[looks]}"
+		reap looks
+		kill -CONT "${pids[memory]}"
+		client run after lock_client -n 1
+		end memory
+	' || return 0
+	assert_error looks 1 'client 1 has kept the lock of cell 0'
+	assert_done after
+}
+
 # Stopped with the lock: sent away, and what it does when it wakes up does nothing.
 test_stopped_with_the_lock() {
 	on_rxe '
