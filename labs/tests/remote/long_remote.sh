@@ -106,6 +106,36 @@ test_a_minute_of_the_ring() {
 	echo "messages $(sum .messages "${names[@]}"), killed $killed"
 }
 
+# One WRITE of 512 MiB: when a part of it has left, this side or that is killed.
+test_killed_in_the_middle_of_a_large_write() {
+	helper "$B/large_write" labs/tests/remote/large_write.c "$B/librdma_common.a" -libverbs -lisal
+	on_rxe '
+		sent() { cat /sys/class/infiniband/rxe1/ports/1/hw_counters/sent_pkts; }
+		sent_more() { (($(sent) >= before + 2000)); }
+		none() { [[ ! $(rdma resource show qp type RC) ]]; }
+		large() {
+			await none
+			before=$(sent)
+			port=18600 serve "$1" "$B/large_write" $((1 << 29)) rxe0
+			start "$2" "$B/large_write" $((1 << 29)) rxe1 10.99.0.1
+			await sent_more
+		}
+		large bereft dies
+		kill9 dies
+		reap bereft
+		large gone widow
+		kill9 gone
+		reap widow
+		large server client
+		reap client server
+		await none
+		rdma resource show mr >"$T/left"
+	' || return 0
+	assert_done bereft client server
+	assert_error widow 1 'rxe0 has no QP'
+	assertEquals "what is left" '' "$(<"$T/left")"
+}
+
 # What the checkers see: each program, to its end, killed, refused, and wrongly used.
 WALK='
 	lend memory -q -t 60 -n 2
