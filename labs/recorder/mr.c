@@ -134,6 +134,68 @@ EXPORTED struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 	return mr;
 }
 
+/*
+ * 新的 rdma-core 又添了两个入口：ibv_rc_pingpong 用的是后一个。旧的头文件里没有它们，所以
+ * 声明写在这里，结构体只看开头那些永远不会动的成员。
+ */
+struct ibv_mr_init_attr;
+struct ibv_buf;
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr);
+struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf,
+			      void *addr, size_t length, int access);
+
+struct asked {
+	size_t length;
+	int access;
+	uint64_t comp_mask, iova;
+	void *addr;
+	int fd;
+};
+enum {
+	HAS_IOVA = 1,
+	HAS_ADDR = 2,
+	HAS_FD = 4
+};
+
+EXPORTED struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd,
+				      struct ibv_mr_init_attr *attr)
+{
+	REAL(ibv_reg_mr_ex, "IBVERBS_1.15", NULL);
+	const struct asked *asked = (const void *)attr;
+	void *addr;
+	struct ibv_mr *mr;
+	struct event e;
+
+	RECORD_MADE(&e, "reg_mr", mr, real(pd, attr));
+	addr = asked->comp_mask & HAS_ADDR ? asked->addr : NULL;
+	if (asked->comp_mask & HAS_IOVA)
+		LINE_HEX(&e.line, "iova", asked->iova);
+	if (asked->comp_mask & HAS_FD) {
+		LINE_NUMBER(&e.line, "dmabuf", asked->fd);
+		explain_dmabuf(&e, pd, asked->fd, asked->length);
+	} else {
+		explain_mr(&e, pd, addr, asked->length,
+			   (unsigned int)asked->access);
+	}
+	add_mr(&e, mr, pd, addr, asked->length,
+	       asked->comp_mask & HAS_IOVA ? asked->iova : (uintptr_t)addr,
+	       (unsigned int)asked->access);
+	return mr;
+}
+
+EXPORTED struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf,
+				       void *addr, size_t length, int access)
+{
+	REAL(ibv_reg_buf_mr, "IBVERBS_1.17", NULL);
+	struct ibv_mr *mr;
+	struct event e;
+
+	RECORD_MADE(&e, "reg_mr", mr, real(pd, buf, addr, length, access));
+	record_mr(&e, mr, pd, addr, length, (uintptr_t)addr,
+		  (unsigned int)access);
+	return mr;
+}
+
 /* 之后还用旧的范围去核对 SGE，就会冤枉它。*/
 static void change_mr(struct object *object, struct ibv_pd *pd,
 		      const void *addr, size_t length, int access, int flags)

@@ -180,3 +180,45 @@ REG_MR(ibv_reg_mr_iova2,
 	unsigned int access),
        pd, args.addr, args.length,
        iova == (uintptr_t)addr ? (uintptr_t)args.addr : iova, args.access)
+
+/* 新的 rdma-core 才有的两个入口，旧的头文件没有声明。后一个调用前一个。*/
+struct ibv_mr_init_attr;
+struct ibv_buf;
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr);
+struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf,
+			      void *addr, size_t length, int access);
+
+REG_MR(ibv_reg_buf_mr,
+       (struct ibv_pd * pd, struct ibv_buf *buf, void *addr, size_t length,
+	int access),
+       pd, buf, args.addr, args.length, (int)args.access)
+
+/*
+ * 结构体的开头；后面还有什么，各版本不同，抄不了副本，只能改程序的那一份，再改回去。
+ */
+struct asked {
+	size_t length;
+	int access;
+	uint64_t comp_mask, iova;
+	void *addr;
+};
+
+EXPORTED struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd,
+				      struct ibv_mr_init_attr *attr)
+{
+	NEXT(ibv_reg_mr_ex);
+	struct asked *asked = (void *)attr, before = *asked;
+	struct mr_args args = { asked->addr, asked->length,
+				(unsigned int)asked->access };
+	enum deed deed = inside ? DO : rule_apply(CALL_REG_MR, &args);
+	struct ibv_mr *mr;
+
+	asked->addr = args.addr;
+	asked->length = args.length;
+	asked->access = (int)args.access;
+	inside++;
+	mr = real(pd, attr);
+	inside--;
+	*asked = before;
+	return mr && deed == EARLY ? deregistered(mr) : mr;
+}

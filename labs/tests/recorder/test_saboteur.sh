@@ -13,6 +13,8 @@ oneTimeSetUp() {
 	build "$B/libqptrace.so" "$B/libsaboteur.so" "$B/sabotage"
 	export QPTRACE_BUILD=$ROOT/$B
 	[[ $B != /* ]] || QPTRACE_BUILD=$B
+	helper "$B/mr_probe" -O2 labs/tests/recorder/mr_probe.c -libverbs
+	helper "$B/newer_verbs.so" -O2 -fPIC -shared labs/tests/recorder/newer_verbs.c
 	kept=$(mktemp -d "$ROOT/build/kept.XXXXXX")
 }
 
@@ -177,6 +179,32 @@ test_early_dereg_kill_and_lost_byte() {
 	assertEquals 137 "$(rc_of killed)"
 	assert_in "$(cat "$T/killed.log")" '^sabotage: post_send: killed$'
 	assertNotEquals 'the exchange failed' 0 "$(rc_of lost.server)"
+}
+
+# registers NAME RULE: mr_probe under the recorder, sabotaged by RULE. Of an older
+# libibverbs, which lacks the calls, newer_verbs.so does what they do.
+registers() {
+	local newer=()
+	"$B/mr_probe" has || newer=("LD_PRELOAD=$B/newer_verbs.so")
+	run "$1" env "${newer[@]}" labs/qptrace -o "$T/$1.json" -- \
+		"$B/sabotage" -o "$T/$1.log" "$2" "$B/mr_probe"
+}
+
+# rdma-core has more ways to register memory than it had, and its own ping-pongs go
+# the newest of them.
+test_the_newer_calls_that_register_memory() {
+	local n
+	in_lab "$(declare -f registers); registers first reg_mr:1:length-1; registers second reg_mr:2:access-REMOTE_READ" || return 0
+	for n in first second; do
+		assertEquals "$(err_of $n)" 4 "$(rc_of $n)"
+		assertEquals "of $n" $'ex: registered\nbuf: registered\nunchanged: registered\nrefused: EINVAL' "$(out_of $n)"
+		assert_in "$(err_of $n)" '^qptrace: ibv_reg_mr\(.* failed: EINVAL \(22\): .*REMOTE_WRITE'
+	done
+	assertEquals '4095 LOCAL_WRITE, 8192 LOCAL_WRITE|REMOTE_READ, 4096 REMOTE_WRITE' \
+		"$(jq -r 'select(.ev == "reg_mr") | "\(.len) \(.access)"' "$T/first.json" | paste -sd, | sed 's/,/, /g')"
+	assertEquals '4096 LOCAL_WRITE, 8192 LOCAL_WRITE, 4096 REMOTE_WRITE' \
+		"$(jq -r 'select(.ev == "reg_mr") | "\(.len) \(.access)"' "$T/second.json" | paste -sd, | sed 's/,/, /g')"
+	assertEquals 'sabotage: reg_mr: access 0x5 -> 0x1' "$(cat "$T/second.log")"
 }
 
 # ---- the bench
