@@ -162,8 +162,12 @@ struct explanation explain_post(int err);
 /* @wr: the request that was refused: *bad_wr, or the list if that is NULL. */
 struct explanation explain_post_send(struct ibv_qp *qp,
 				     const struct ibv_send_wr *wr, int err);
+
 /* A datagram is posted with wr.ud.ah NULL. */
 struct explanation explain_null_ah(void);
+
+/* ibv_post_* was given a list of requests that leads back into itself. */
+struct explanation explain_wr_cycle(void);
 
 struct explanation explain_post_recv(struct ibv_qp *qp,
 				     const struct ibv_recv_wr *wr, int err);

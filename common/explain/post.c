@@ -66,6 +66,15 @@ struct explanation explain_null_ah(void)
 		       "to, and the driver reads it without a check");
 }
 
+struct explanation explain_wr_cycle(void)
+{
+	return because("wr-list-cycle",
+		       "set wr.next to NULL in the last request of each list",
+		       "the list of work requests leads back into itself "
+		       "through wr.next: the driver went round until the queue "
+		       "was full");
+}
+
 static struct explanation check_sges(int wanted, uint32_t limit,
 				     const char *cap)
 {

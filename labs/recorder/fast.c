@@ -41,11 +41,14 @@ real_ops(const struct ibv_context *context)
 	return &h->ops;
 }
 
+/* 驱动先看 num_sge 再去读它们；程序填错了的（99 个），后面就不是它的内存了。*/
+#define MOST_SGES 32
+
 static uint32_t sum(const struct ibv_sge *sge, int count)
 {
 	uint32_t bytes = 0;
 
-	for (int i = 0; i < count; i++)
+	for (int i = 0; count <= MOST_SGES && i < count; i++)
 		bytes += sge[i].length;
 	return bytes;
 }
@@ -156,6 +159,31 @@ static int traced_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 
 /* ---- post ----------------------------------------------------------------- */
 
+/*
+ * 一串 WR 可能绕回自己：驱动走到队列满了就停，我们却没有尽头。每走到 2、4、8…… 步记一个
+ * 标记，再碰到它就是绕回来了；只有一个 WR 的（几乎都是）不花一分。
+ */
+struct walk {
+	const void *mark;
+	uint32_t steps, limit;
+	bool returned;
+};
+#define WALK(from) ((struct walk){ (from), 0, 2, false })
+
+static void *walk_to(struct walk *walk, void *next)
+{
+	if (next == walk->mark && next) {
+		walk->returned = true;
+		return NULL;
+	}
+	if (next && ++walk->steps == walk->limit) {
+		walk->mark = next;
+		walk->steps = 0;
+		walk->limit *= 2;
+	}
+	return next;
+}
+
 static void refused(struct ring *ring, const void *object, uint64_t wr_id,
 		    uint32_t count, bool send, int err)
 {
@@ -214,6 +242,13 @@ void send_refused(const char *call, struct ibv_qp *qp,
 	explain_refusal(call, qp, wr->wr_id, err, why);
 }
 
+static void list_returns(const char *call, struct ibv_qp *qp,
+			 const struct ibv_send_wr *wr, uint32_t count, int rc)
+{
+	refused(ring_mine(), qp, wr->wr_id, count, true, error_of(rc));
+	explain_refusal(call, qp, wr->wr_id, error_of(rc), explain_wr_cycle());
+}
+
 static void record_send(struct ring *ring, uint64_t stamp,
 			const struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
@@ -270,11 +305,12 @@ static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 {
 	struct ring *ring = ring_mine();
 	struct ibv_send_wr *first = NULL;
+	struct walk walk = WALK(wr), rest;
 	uint64_t stamp = ring_stamp();
 	uint32_t left = 0;
 	int rc;
 
-	for (struct ibv_send_wr *w = wr; ring && w; w = w->next)
+	for (struct ibv_send_wr *w = wr; ring && w; w = walk_to(&walk, w->next))
 		record_send(ring, stamp, qp, w);
 	if (ring && wr && __builtin_expect(qp->qp_type == IBV_QPT_UD, 0))
 		look_at_ah(qp, wr);
@@ -283,12 +319,16 @@ static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		return rc;
 	if (bad)
 		first = *bad;
-	for (struct ibv_send_wr *w = first; w; w = w->next)
+	rest = WALK(first);
+	for (struct ibv_send_wr *w = first; w; w = walk_to(&rest, w->next))
 		left++;
 	/* rxe 在状态不对时不填 bad_wr：WR 已经在环里，到了 RTS 会被执行。*/
 	if (!first)
 		first = wr;
-	send_refused("ibv_post_send", qp, first, left, rc);
+	if (walk.returned)
+		list_returns("ibv_post_send", qp, first, left, rc);
+	else
+		send_refused("ibv_post_send", qp, first, left, rc);
 	return rc;
 }
 
@@ -313,35 +353,43 @@ static void recv_refused(struct ring *ring, const char *call, struct ibv_qp *qp,
 			 const void *object, const struct ibv_recv_wr *first,
 			 int rc)
 {
+	struct walk walk = WALK(first);
 	int err = error_of(rc);
 	struct explanation why;
 	uint32_t left = 0;
 
-	for (const struct ibv_recv_wr *w = first; w; w = w->next)
+	for (const struct ibv_recv_wr *w = first; w;
+	     w = walk_to(&walk, w->next))
 		left++;
 	recorder_inside++;
-	why = qp ? explain_post_recv(qp, first, err) : explain_post(err);
+	if (walk.returned)
+		why = explain_wr_cycle();
+	else
+		why = qp ? explain_post_recv(qp, first, err)
+			 : explain_post(err);
 	recorder_inside--;
 	refused(ring, object, first->wr_id, left, false, err);
 	explain_refusal(call, qp, first->wr_id, err, why);
 }
 
 /* QP 与 SRQ 的只差在去哪里；@qp 为 NULL 是 SRQ。*/
-#define TRACED_RECV(call, type, kind, qp)                                \
-	static int traced_##call(type *to, struct ibv_recv_wr *wr,       \
-				 struct ibv_recv_wr **bad)               \
-	{                                                                \
-		struct ring *ring = ring_mine();                         \
-		uint64_t stamp = ring_stamp();                           \
-		int rc;                                                  \
-                                                                         \
-		for (struct ibv_recv_wr *w = wr; ring && w; w = w->next) \
-			record_recv(ring, stamp, to, w, kind);           \
-		rc = real_ops(to->context)->call(to, wr, bad);           \
-		if (__builtin_expect(rc != 0, 0) && ring && wr)          \
-			recv_refused(ring, "ibv_" #call, qp, to,         \
-				     !bad || !*bad ? wr : *bad, rc);     \
-		return rc;                                               \
+#define TRACED_RECV(call, type, kind, qp)                            \
+	static int traced_##call(type *to, struct ibv_recv_wr *wr,   \
+				 struct ibv_recv_wr **bad)           \
+	{                                                            \
+		struct ring *ring = ring_mine();                     \
+		struct walk walk = WALK(wr);                         \
+		uint64_t stamp = ring_stamp();                       \
+		int rc;                                              \
+                                                                     \
+		for (struct ibv_recv_wr *w = wr; ring && w;          \
+		     w = walk_to(&walk, w->next))                    \
+			record_recv(ring, stamp, to, w, kind);       \
+		rc = real_ops(to->context)->call(to, wr, bad);       \
+		if (__builtin_expect(rc != 0, 0) && ring && wr)      \
+			recv_refused(ring, "ibv_" #call, qp, to,     \
+				     !bad || !*bad ? wr : *bad, rc); \
+		return rc;                                           \
 	}
 TRACED_RECV(post_recv, struct ibv_qp, RECORD_POST_RECV, to)
 TRACED_RECV(post_srq_recv, struct ibv_srq, RECORD_POST_SRQ_RECV, NULL)

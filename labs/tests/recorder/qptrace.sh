@@ -176,6 +176,7 @@ session_probes() {
 	options=() && go t ops
 	both_go modify && both_go remote && both_go early && both_go early_extended
 	both_go extremes
+	limit=(timeout 10) && both_go cycle && limit=(timeout 60)
 	for program in l lp le v vp ve vpe veat fve; do go t "exec$program"; done
 	piped brim && piped full
 	reap_all

@@ -331,6 +331,17 @@ test_dmabuf_probe() {
 	assert_in "$said" 'reg_dmabuf_mr, bytes 64, 0  a probe: E[A-Z]+'
 }
 
+# The driver goes round until the queue is full; the recorder sees each request once or twice.
+test_a_list_of_requests_that_returns_into_itself() {
+	given probes || return 0
+	alike_but_told cycle 0
+	accepted cycle "$T/t.cycle.json"
+	assertTrue 'a small recording' "(($(stat -c %s "$T/t.cycle.json") < 20000))"
+	assertEquals 3 "$(grep -c 'the list of work requests leads back into itself' "$T/t.cycle.err")"
+	# Three make the list; what stands before the cycle is met before it is known.
+	assertEquals '4 4 1' "$(for n in post_recv post_srq_recv post_send; do count t.cycle ".ev == \"$n\""; done | paste -sd' ')"
+}
+
 test_control_only() {
 	given probes || return 0
 	assertEquals 0 "$(rc_of c.threads_2)"

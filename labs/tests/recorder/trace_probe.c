@@ -30,6 +30,7 @@
  *	execX                收发 10 个消息，然后用 exec 家的 execX 变成 sh，它打印 X 与 $WORD；
  *	                     带环境的给它 WORD=given，别的是 WORD=own
  *	leave N              vfork 出的子进程 _exit；自己收发 10 个消息，然后 _exit(N)
+ *	cycle                post 一串 WR，最后一个的 next 又指回中间：收的、SRQ 的、发的
  *	ops                  context->ops.poll_cq 在哪个库里
  *
  * 自连：一个 QP 的对端就是它自己（rxe 支持），所以一个进程就够了。
@@ -516,6 +517,27 @@ static int become(const char *how)
 	return fexecve(sh, argv, envp);
 }
 
+/* 驱动走到队列满了为止：返回 ENOMEM。*/
+static int cycle(struct end *e)
+{
+	struct ibv_srq_init_attr init = { .attr = { 16, 1, 0 } };
+	struct ibv_srq *srq = ibv_create_srq(e->pd, &init);
+	struct ibv_sge sge = { (uintptr_t)e->buf, SIZE, e->mr->lkey };
+	struct ibv_recv_wr recv[3] = { 0 }, *bad;
+	struct ibv_send_wr send = { .sg_list = &sge, .num_sge = 1 }, *bad_send;
+
+	for (int i = 0; i < 3; i++) {
+		recv[i].sg_list = &sge;
+		recv[i].num_sge = 1;
+		recv[i].next = &recv[i < 2 ? i + 1 : 1];
+	}
+	send.next = &send;
+	printf("recv: %d\n", ibv_post_recv(e->qp, recv, &bad));
+	printf("srq: %d\n", srq ? ibv_post_srq_recv(srq, recv, &bad) : -1);
+	printf("send: %d\n", ibv_post_send(e->qp, &send, &bad_send));
+	return 0;
+}
+
 static int with_a_qp(const char *how, int number)
 {
 	static struct end e;
@@ -542,6 +564,8 @@ static int with_a_qp(const char *how, int number)
 		return early(&e);
 	if (!strcmp(how, "extremes"))
 		return extremes(&e);
+	if (!strcmp(how, "cycle"))
+		return cycle(&e);
 	if (!strcmp(how, "ops"))
 		return whose_ops(&e);
 	if (!strcmp(how, "wait") || !strncmp(how, "un", 2))
