@@ -171,6 +171,8 @@ struct explanation explain_wr_cycle(void);
 
 struct explanation explain_post_recv(struct ibv_qp *qp,
 				     const struct ibv_recv_wr *wr, int err);
+struct explanation explain_post_srq_recv(struct ibv_srq *srq,
+					 const struct ibv_recv_wr *wr, int err);
 
 /* ---- the state machine: modify_qp.c, accepted.c ---------- */
 

@@ -76,14 +76,14 @@ struct explanation explain_wr_cycle(void)
 }
 
 static struct explanation check_sges(int wanted, uint32_t limit,
-				     const char *cap)
+				     const char *whose, const char *cap)
 {
 	if (wanted >= 0 && (uint32_t)wanted <= limit)
 		return no_idea();
 	return because("too-many-sges",
 		       "ask for more in init.cap at ibv_create_qp, or split "
 		       "the request",
-		       "num_sge %d is above the QP's %s %u", wanted, cap,
+		       "num_sge %d is above the %s's %s %u", wanted, whose, cap,
 		       limit);
 }
 
@@ -173,7 +173,8 @@ struct explanation explain_post_send(struct ibv_qp *qp,
 			    "one");
 	if (err != EINVAL || !wr || !p.known)
 		return explain_post(err);
-	why = check_sges(wr->num_sge, p.now.cap.max_send_sge, "max_send_sge");
+	why = check_sges(wr->num_sge, p.now.cap.max_send_sge, "QP",
+			 "max_send_sge");
 	if (!why.cause[0])
 		why = check_inline(&p);
 	if (!why.cause[0])
@@ -220,6 +221,21 @@ struct explanation explain_post_recv(struct ibv_qp *qp,
 	if (qp->srq)
 		return because("qp-has-srq", "use ibv_post_srq_recv",
 			       "the QP takes its receives from an SRQ");
-	why = check_sges(wr->num_sge, p.now.cap.max_recv_sge, "max_recv_sge");
+	why = check_sges(wr->num_sge, p.now.cap.max_recv_sge, "QP",
+			 "max_recv_sge");
+	return why.cause[0] ? why : explain_post(err);
+}
+
+struct explanation explain_post_srq_recv(struct ibv_srq *srq,
+					 const struct ibv_recv_wr *wr, int err)
+{
+	KEEP_ERRNO;
+	struct explanation why = no_idea();
+	struct ibv_srq_attr attr;
+
+	if (!explain_is_on())
+		return why;
+	if (err == EINVAL && wr && !ibv_query_srq(srq, &attr))
+		why = check_sges(wr->num_sge, attr.max_sge, "SRQ", "max_sge");
 	return why.cause[0] ? why : explain_post(err);
 }

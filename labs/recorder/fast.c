@@ -48,7 +48,7 @@ static uint32_t sum(const struct ibv_sge *sge, int count)
 {
 	uint32_t bytes = 0;
 
-	for (int i = 0; count <= MOST_SGES && i < count; i++)
+	for (int i = 0; sge && count <= MOST_SGES && i < count; i++)
 		bytes += sge[i].length;
 	return bytes;
 }
@@ -263,7 +263,7 @@ static void record_send(struct ring *ring, uint64_t stamp,
 		.num_sge = (uint8_t)wr->num_sge,
 	};
 
-	if (wr->num_sge > 0) {
+	if (wr->num_sge > 0 && wr->sg_list) {
 		r.addr = wr->sg_list[0].addr;
 		r.qpn = wr->sg_list[0].lkey;
 	}
@@ -335,23 +335,23 @@ static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 static void record_recv(struct ring *ring, uint64_t stamp, const void *object,
 			const struct ibv_recv_wr *wr, enum record_kind kind)
 {
-	writer_put(ring,
-		   (struct record){
-			   .stamp = stamp,
-			   .wr_id = wr->wr_id,
-			   .addr = wr->num_sge > 0 ? wr->sg_list[0].addr : 0,
-			   .object = object,
-			   .qpn = wr->num_sge > 0 ? wr->sg_list[0].lkey : 0,
-			   .length = sum(wr->sg_list, wr->num_sge),
-			   .kind = (uint8_t)kind,
-			   .num_sge = (uint8_t)wr->num_sge,
-		   });
+	bool has = wr->num_sge > 0 && wr->sg_list;
+
+	writer_put(ring, (struct record){
+				 .stamp = stamp,
+				 .wr_id = wr->wr_id,
+				 .addr = has ? wr->sg_list[0].addr : 0,
+				 .object = object,
+				 .qpn = has ? wr->sg_list[0].lkey : 0,
+				 .length = sum(wr->sg_list, wr->num_sge),
+				 .kind = (uint8_t)kind,
+				 .num_sge = (uint8_t)wr->num_sge,
+			 });
 }
 
 /* @first: *bad_wr；驱动没有填的话是整串的头。*/
 static void recv_refused(struct ring *ring, const char *call, struct ibv_qp *qp,
-			 const void *object, const struct ibv_recv_wr *first,
-			 int rc)
+			 void *object, const struct ibv_recv_wr *first, int rc)
 {
 	struct walk walk = WALK(first);
 	int err = error_of(rc);
@@ -366,7 +366,8 @@ static void recv_refused(struct ring *ring, const char *call, struct ibv_qp *qp,
 		why = explain_wr_cycle();
 	else
 		why = qp ? explain_post_recv(qp, first, err)
-			 : explain_post(err);
+			 : explain_post_srq_recv((struct ibv_srq *)object,
+						 first, err);
 	recorder_inside--;
 	refused(ring, object, first->wr_id, left, false, err);
 	explain_refusal(call, qp, first->wr_id, err, why);

@@ -26,6 +26,8 @@ PASS(int, ibv_query_gid, "IBVERBS_1.1", -1,
 PASS(int, ibv_query_device, "IBVERBS_1.1", ENOSYS,
      (struct ibv_context * context, struct ibv_device_attr *attr), context,
      attr)
+PASS(int, ibv_query_srq, "IBVERBS_1.1", ENOSYS,
+     (struct ibv_srq * srq, struct ibv_srq_attr *attr), srq, attr)
 PASS(int, ibv_query_port, "IBVERBS_1.1", ENOSYS,
      (struct ibv_context * context, uint8_t port,
       struct _compat_ibv_port_attr *attr),

@@ -299,8 +299,8 @@ void report_blame(const struct report *r, struct causes *all)
 {
 	static rule *const rules[] = {
 		compare_pairs,	  check_writes,	    check_datagrams,
-		believe_warnings, check_sleepers,   check_cm,
-		check_dead,	  check_cq_room,    check_receives,
+		believe_warnings, check_sleepers,   check_dead,
+		check_cm,	  check_cq_room,    check_receives,
 		check_exchange,	  check_untaken,    check_stuck,
 		check_deadlock,	  suspect_exchange,
 	};

@@ -90,7 +90,7 @@ void check_sleepers(const struct report *r, struct causes *all)
 
 		if (line && sleeps(line) && is_awaited(r, s, where)) {
 			why = because("peer-asleep",
-				      "look where %c calls sleep or waits for "
+				      "look where it calls sleep or waits for "
 				      "time to pass, and whether it should "
 				      "answer first",
 				      "%c sleeps (%s) for %.1f s and longer, "

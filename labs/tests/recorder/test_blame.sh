@@ -30,11 +30,16 @@ unpolled nobody-polls
 solicited armed-solicited-only
 unacked events-not-acked'
 
-# stopped DIR: each recording there tells where its process stands, or that it ended
+# stopped DIR: each recording there tells where its process stands, or that it ended;
+# who is only slow has ended
 stopped() {
 	local file
 	for file in "$1"/*.json*; do
-		[[ $file == */slow.json* ]] || grep -qE '"ev":"(thread|exit)"' "$file" ||
+		if [[ $file == */slow.json* ]]; then
+			grep -q '"ev":"exit"' "$file" || return 1
+			continue
+		fi
+		grep -qE '"ev":"(thread|exit)"' "$file" ||
 			[[ $file == */dead.json* && $(cat "$1"/dead.json* | grep -c '"ev":"thread"') == 1 ]] ||
 			return 1
 	done
@@ -59,6 +64,15 @@ in_the_lab() {
 		>/dev/null 2>"$dir/cm-alone.err" || true
 	labs/qptrace -o "$dir/cm-long.json" -- "$B/sabotage" connect:private_data_len=255 \
 		ucmatose -s 10.99.0.1 -p 7999 >/dev/null 2>"$dir/cm-long.err" || true
+	labs/qptrace -o "$dir/cm-dead-server.json" -- "$B/sabotage" modify_qp:RTR:kill \
+		ucmatose -b 10.99.0.1 -p 7998 >/dev/null 2>&1 &
+	for ((i = 0; i < 100; i++)); do
+		[[ $(rdma resource show cm_id) != *" LISTEN "*":7998 "* ]] || break
+		sleep 0.1
+	done
+	timeout 20 labs/qptrace -o "$dir/cm-dead-client.json" -- \
+		ucmatose -s 10.99.0.1 -p 7998 >/dev/null 2>&1 || true
+	wait
 }
 
 oneTimeSetUp() {
@@ -118,9 +132,12 @@ test_connection_manager() {
 	assertEquals 'nobody listens' 'cm-rejected' "$(cm_cause "$B/two/cm-alone.json")"
 	assert_in "$(<"$B/two/cm-alone.err")" 'REJECTED, status 8: nobody listens on that port'
 	assertEquals 'too long' 'cm-private-data' "$(cm_cause "$B/two/cm-long.json")"
+	# Who is killed within rdma_accept has called it.
+	assertEquals 'killed within rdma_accept' 'peer-died' \
+		"$(cm_cause "$B/two/cm-dead-server.json" "$B/two/cm-dead-client.json")"
 	assertEquals 'events, too' 1 "$(grep -c '"op":"ROUTE_RESOLVED"' "$B/two/cm-alone.json")"
 }
-cm_cause() { labs/qptrace report --json "$1" | jq -r '.causes[] | select(.kind == "failure") | .id' | head -n 1; }
+cm_cause() { labs/qptrace report --json "$@" | jq -r '.causes[] | select(.kind == "failure") | .id' | head -n 1; }
 
 # Of a cause that was compared the text names both sides.
 test_both_sides_are_named() {

@@ -339,7 +339,8 @@ test_a_list_of_requests_that_returns_into_itself() {
 	assertTrue 'a small recording' "(($(stat -c %s "$T/t.cycle.json") < 20000))"
 	assertEquals 3 "$(grep -c 'the list of work requests leads back into itself' "$T/t.cycle.err")"
 	# Three make the list; what stands before the cycle is met before it is known.
-	assertEquals '4 4 1' "$(for n in post_recv post_srq_recv post_send; do count t.cycle ".ev == \"$n\""; done | paste -sd' ')"
+	assert_in "$(err_of t.cycle)" 'num_sge 99 is above the SRQ.s max_sge 1'
+	assertEquals '4 5 1' "$(for n in post_recv post_srq_recv post_send; do count t.cycle ".ev == \"$n\""; done | paste -sd' ')"
 }
 
 test_control_only() {

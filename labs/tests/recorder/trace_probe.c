@@ -30,7 +30,8 @@
  *	execX                收发 10 个消息，然后用 exec 家的 execX 变成 sh，它打印 X 与 $WORD；
  *	                     带环境的给它 WORD=given，别的是 WORD=own
  *	leave N              vfork 出的子进程 _exit；自己收发 10 个消息，然后 _exit(N)
- *	cycle                post 一串 WR，最后一个的 next 又指回中间：收的、SRQ 的、发的
+ *	cycle                post 一串 WR，最后一个的 next 又指回中间：收的、SRQ 的、发的；
+ *	                     先给 SRQ 一个 num_sge 99 的，而 sg_list 是 NULL
  *	ops                  context->ops.poll_cq 在哪个库里
  *
  * 自连：一个 QP 的对端就是它自己（rxe 支持），所以一个进程就够了。
@@ -526,6 +527,8 @@ static int cycle(struct end *e)
 	struct ibv_recv_wr recv[3] = { 0 }, *bad;
 	struct ibv_send_wr send = { .sg_list = &sge, .num_sge = 1 }, *bad_send;
 
+	recv[0].num_sge = 99;
+	printf("sges: %d\n", srq ? ibv_post_srq_recv(srq, recv, &bad) : -1);
 	for (int i = 0; i < 3; i++) {
 		recv[i].sg_list = &sge;
 		recv[i].num_sge = 1;
