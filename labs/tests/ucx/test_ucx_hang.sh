@@ -171,10 +171,10 @@ test_a_server_that_lives_on_keeps_few() {
 				reap "killed.$i" 2>/dev/null
 			fi
 		done
-		await holds 21 && held >"$T/both"
+		await holds 21; held >"$T/both"
 		kill -KILL "${pids[stays]}"
 		reap stays 2>/dev/null
-		await holds 5 && held >"$T/second"
+		await holds 5; held >"$T/second"
 		kill "$server"
 		reap server' || return 0
 	assertEquals 'those of both workers' 21 "$(cat "$T/both")"
