@@ -211,7 +211,7 @@ static struct explanation foreign_rkey(const struct case_of *c, uint32_t rkey)
 				request_peer_name(c), rq->remote[i].rkey);
 	}
 	for (size_t i = 0; i < rq->n_local; i++)
-		if (rkey == rq->local[i].rkey)
+		if (rkey && rkey == rq->local[i].rkey)
 			return because("own-rkey",
 				       "use the rkey that came "
 				       "over the exchange",

@@ -22,7 +22,7 @@ static ino_t file_ino;
 static char file_name[sizeof(recorder.file) + 24];
 
 /* 程序数着 fd 过日子（“第一个打开的应当是 3”）：躲到高处去。*/
-static int move_up(int fd)
+int file_move_up(int fd)
 {
 	static const int places[] = { 900, 200, 50 };
 	int high = -1;
@@ -45,7 +45,7 @@ static int open_file(int flags)
 
 	if (fd < 0 || fstat(fd, &st))
 		return -errno;
-	file = move_up(fd);
+	file = file_move_up(fd);
 	file_dev = st.st_dev;
 	file_ino = st.st_ino;
 	return 0;

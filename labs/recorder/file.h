@@ -20,6 +20,12 @@ int file_claim(bool child);
  */
 void file_write(const char *text, size_t len);
 
+/*
+ * The same descriptor under a number that the program will not meet; it is closed under
+ * @fd.
+ */
+int file_move_up(int fd);
+
 /* In the child of fork(): it has a file of its own. */
 void file_close(void);
 

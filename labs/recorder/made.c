@@ -24,6 +24,9 @@ void record_qp(struct event *e, struct ibv_qp *qp, const struct ibv_pd *pd,
 		object->send_cq = got->send_cq;
 		object->recv_cq = got->recv_cq;
 		object->srq = got->srq;
+		object->pd = pd;
+		object->told.qp_num = qp->qp_num;
+		object_show(object);
 		line_add_object(line, OBJECT_QP, qp);
 		LINE_NUMBER(line, "qpn", qp->qp_num);
 		LINE_TEXT(line, "dev", qp->context->device->name);

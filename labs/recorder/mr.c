@@ -38,6 +38,8 @@ static void add_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
 						  .lkey = mr->lkey,
 						  .rkey = mr->rkey,
 						  .access = (int)access };
+	if (object)
+		object_show(object);
 	line_add_object(&e->line, OBJECT_MR, mr);
 	line_add_object(&e->line, OBJECT_PD, pd);
 	LINE_HEX(&e->line, "addr", (uintptr_t)addr);
@@ -234,6 +236,7 @@ EXPORTED int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 		object->mr.lkey = mr->lkey;
 		object->mr.rkey = mr->rkey;
 		change_mr(object, pd, addr, length, access, flags);
+		object_show(object);
 	}
 	event_end(&e);
 	return rc;

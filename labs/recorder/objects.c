@@ -12,6 +12,8 @@
  */
 #include "objects.h"
 
+#include "board.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
@@ -157,10 +159,24 @@ void object_attach(struct object *object)
 	object_set_qpn(object, qpn);
 }
 
+void object_show(struct object *object)
+{
+	const struct board_qp qp = { object->told, object->pd };
+
+	if (object->kind == OBJECT_MR)
+		object->place = board_put_mr(object->place, &object->mr);
+	else if (object->kind == OBJECT_QP)
+		object->place = board_put_qp(object->place, &qp);
+}
+
 void object_free(struct object *object)
 {
 	if (!object)
 		return;
+	if (object->kind == OBJECT_MR)
+		board_drop_mr(object->place);
+	else if (object->kind == OBJECT_QP)
+		board_drop_qp(object->place);
 	queue_free(&object->sq);
 	queue_free(&object->rq);
 	object->next = unused;

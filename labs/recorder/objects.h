@@ -44,7 +44,8 @@ struct queue {
 struct object {
 	const void *pointer; /* the program's handle */
 	enum object_kind kind;
-	uint32_t id; /* counts from 1 for each kind */
+	uint32_t id;	/* counts from 1 for each kind */
+	uint32_t place; /* a QP, an MR: on the board (board.h) */
 	struct object *next, *next_qpn;
 	struct ibv_context *context;
 	/* CQ */
@@ -62,7 +63,7 @@ struct object {
 	bool sq_sig_all;
 	bool to_error; /* the program itself moved it to ERR */
 	bool failed;   /* its first bad completion was explained */
-	const void *send_cq, *recv_cq, *srq;
+	const void *send_cq, *recv_cq, *srq, *pd;
 	struct queue sq, rq;
 	struct explain_side told; /* as the program set it; gid from AV on */
 	struct waiting bad;	  /* what its first bad completion completed */
@@ -89,6 +90,9 @@ void line_add_object(struct line *line, enum object_kind kind,
 
 /* Make it findable by its QPN, which is set once. */
 void object_set_qpn(struct object *qp, uint32_t qpn);
+
+/* What it knows of a QP or an MR has changed: the board shall show it. */
+void object_show(struct object *object);
 
 /* 0 if it is not known (made before the recording). */
 uint32_t object_id(enum object_kind kind, const void *pointer);

@@ -98,6 +98,7 @@ static void record_modify(struct event *e, struct ibv_qp *qp,
 		if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
 			objects_reset_qp(object);
 		remember(object, qp, attr, mask);
+		object_show(object);
 	}
 	event_end(e);
 }

@@ -6,6 +6,7 @@
  *	recorder, line		what it was told; one line of JSON
  *	dl, pass		the real functions
  *	proc			what /proc tells of the threads
+ *	board			what the recorders of one machine tell each other
  *	objects, ring, file	what the program made and did; the recording's file
  *	format, writer		records as lines, and the lines into the file
  *	why, stall		what an explanation needs; what the process waits for

@@ -2,6 +2,7 @@
 /*
  * start.c —— 第一次用到 verbs 时、收到信号时、fork 时、进程退出时做什么
  */
+#include "board.h"
 #include "event.h"
 #include "recorder.h"
 #include "stall.h"
@@ -152,6 +153,7 @@ static void after_fork_child(void)
 {
 	forked = true;
 	atomic_store(&state, 0);
+	board_after_fork();
 	writer_after_fork_child();
 }
 
@@ -161,7 +163,7 @@ static int exit_status = -1;
 static void keep_status(int status, void *arg)
 {
 	(void)arg;
-	exit_status = status;
+	exit_status = status & 0xff; /* exit(-1) 是 255 */
 }
 
 static int start(void)
@@ -208,7 +210,7 @@ bool recorder_ready(void)
 static void add_status(struct line *line)
 {
 	if (exit_status >= 0)
-		LINE_NUMBER(line, "code", exit_status & 0xff);
+		LINE_NUMBER(line, "code", exit_status);
 }
 
 __attribute__((destructor)) static void leave(void)
@@ -235,7 +237,7 @@ static _Noreturn void leave_at_once(int status)
 
 	if (is_recording() && writer_owns_process()) {
 		line_start(&line, "exit");
-		exit_status = status;
+		exit_status = status & 0xff;
 		add_status(&line);
 		writer_last_words(&line);
 	}

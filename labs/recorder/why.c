@@ -12,12 +12,17 @@
 #include "why.h"
 
 #include "base/verbs_names.h"
+#include "board.h"
 
 #include <byteswap.h>
+#include <poll.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MOST_MRS  16
 #define MOST_GIDS 32
+#define LOOKS	  4
+#define LOOK_MS	  5
 
 struct knowledge {
 	struct posted wr, peer_recv;
@@ -71,24 +76,29 @@ struct pick {
 	size_t n;
 };
 
-static void pick_mr(struct object *mr, void *arg)
+static void pick_one(struct pick *pick, const struct explain_mr *mr)
 {
-	struct pick *pick = arg;
 	bool wanted = false;
 
 	for (size_t i = 0; i < 4; i++)
-		wanted = wanted || mr->mr.lkey == pick->keys[i] ||
-			 mr->mr.rkey == pick->keys[i] ||
-			 mr->mr.rkey == bswap_32(pick->keys[i]);
-	if (wanted && mr->context == pick->context && pick->n < MOST_MRS)
-		pick->out[pick->n++] = mr->mr;
+		wanted = wanted || mr->lkey == pick->keys[i] ||
+			 mr->rkey == pick->keys[i] ||
+			 mr->rkey == bswap_32(pick->keys[i]);
+	if (wanted && pick->n < MOST_MRS)
+		pick->out[pick->n++] = *mr;
 }
 
-static size_t pick_mrs(struct explain_mr *out,
-		       const struct ibv_context *context,
-		       const struct knowledge *k)
+static void pick_mr(struct object *mr, void *arg)
 {
-	struct pick pick = { .context = context, .out = out };
+	struct pick *pick = arg;
+
+	if (mr->context == pick->context)
+		pick_one(pick, &mr->mr);
+}
+
+static struct pick keys_of(const struct knowledge *k, struct explain_mr *out)
+{
+	struct pick pick = { .out = out };
 
 	pick.keys[0] = k->wr.sge.lkey;
 	pick.keys[1] = k->peer_recv.sge.lkey;
@@ -96,6 +106,16 @@ static size_t pick_mrs(struct explain_mr *out,
 		pick.keys[2] = k->wr.send.wr.rdma.rkey;
 		pick.keys[3] = k->wr.send.wr.atomic.rkey;
 	}
+	return pick;
+}
+
+static size_t pick_mrs(struct explain_mr *out,
+		       const struct ibv_context *context,
+		       const struct knowledge *k)
+{
+	struct pick pick = keys_of(k, out);
+
+	pick.context = context;
 	object_each(OBJECT_MR, pick_mr, &pick);
 	return pick.n;
 }
@@ -195,10 +215,76 @@ static void add_peer(struct knowledge *k, const struct object *peer)
 	k->request.n_remote = pick_mrs(k->remote, peer->context, k);
 }
 
+/* ---- 同一台机器上别的进程里的对端 -------------------------------------------- */
+
+/* 我连的那个：QPN 与 GID 都要对；它的 GID 到 RTR 才知道。*/
+static bool is_my_peer(const struct board_qp *other, void *arg)
+{
+	const struct object *qp = arg;
+	const int needed = IBV_QP_DEST_QPN | IBV_QP_AV;
+
+	return (qp->told.attr_mask & needed) == needed &&
+	       (other->told.attr_mask & IBV_QP_AV) &&
+	       qp->told.attr.dest_qp_num == other->told.qp_num &&
+	       !memcmp(&qp->told.attr.ah_attr.grh.dgid, &other->told.gid,
+		       sizeof(other->told.gid));
+}
+
+static bool takes_me_for_peer(const struct board_qp *other, void *arg)
+{
+	const struct object *qp = arg;
+	const int needed = IBV_QP_DEST_QPN | IBV_QP_AV;
+
+	return (other->told.attr_mask & needed) == needed &&
+	       other->told.attr.dest_qp_num == qp->qpn &&
+	       has_gid(qp->context, &other->told.attr.ah_attr.grh.dgid);
+}
+
+static bool find_neighbour(struct neighbour *n, const struct object *qp)
+{
+	return board_find(n, is_my_peer, (void *)qp) ||
+	       board_find(n, takes_me_for_peer, (void *)qp);
+}
+
+/*
+ * 对端的 ibv_modify_qp 在内核里做完了，我的请求就可能已经被它拒绝，而它的记录器还没有来得及
+ * 贴出来：出了错才问这一次，等得起几毫秒。
+ */
+static void add_neighbour(struct knowledge *k, const struct object *qp,
+			  int looks)
+{
+	struct pick pick = keys_of(k, k->remote);
+	bool found = false;
+	struct neighbour n;
+
+	for (; looks > 0 && !found; looks--) {
+		found = find_neighbour(&n, qp);
+		if (board_is_alone())
+			return;
+		if (!found && looks > 1)
+			poll(NULL, 0, LOOK_MS);
+	}
+	if (!found)
+		return;
+	k->peer = n.qp->told;
+	snprintf(k->names[1], sizeof(k->names[1]), "QP %u of process %d",
+		 n.qp->told.qp_num, n.pid);
+	k->peer.name = k->names[1];
+	k->request.peer = &k->peer;
+	k->request.peer_pd = n.qp->pd;
+	for (size_t i = 0; i < n.n_mrs; i++)
+		if (n.mrs[i].lkey)
+			pick_one(&pick, &n.mrs[i]);
+	if (!n.all_mrs)
+		return;
+	k->request.remote = k->remote;
+	k->request.n_remote = pick.n;
+}
+
 /* ---- 合起来 --------------------------------------------------------------- */
 
 static void gather(struct knowledge *k, const struct object *qp,
-		   const struct waiting *wr)
+		   const struct waiting *wr, int looks)
 {
 	const struct object *peer = find_peer(qp);
 
@@ -214,6 +300,8 @@ static void gather(struct knowledge *k, const struct object *qp,
 	}
 	if (peer)
 		add_peer(k, peer);
+	else
+		add_neighbour(k, qp, looks);
 	/* 几个 SGE 的只记得第一个：那就不去核对。*/
 	if (!wr || wr->post.num_sge > 1)
 		return;
@@ -226,7 +314,7 @@ struct explanation why_completion(struct object *qp, enum ibv_wc_status status)
 	const struct ibv_wc wc = { .status = status, .qp_num = qp->qpn };
 	struct knowledge k;
 
-	gather(&k, qp, qp->bad.number ? &qp->bad : NULL);
+	gather(&k, qp, qp->bad.number ? &qp->bad : NULL, LOOKS);
 	return explain_completion(handle_of(qp), &wc, &k.request);
 }
 
@@ -235,7 +323,7 @@ struct explanation why_stall(struct object *qp, const struct waiting *wr,
 {
 	struct knowledge k;
 
-	gather(&k, qp, wr);
+	gather(&k, qp, wr, 1);
 	k.request.polled = polled;
 	return explain_stall(handle_of(qp), &k.request, ms);
 }

@@ -67,6 +67,15 @@ static bool has_receives(const struct report *r, const struct cause *cause)
 	       qp && qp->peer && receives_left(r, qp->peer) > 0;
 }
 
+/* 错在自己的请求里。*/
+static bool is_local(const struct cause *cause)
+{
+	static const char *const statuses[] = { "LOC_LEN_ERR", "LOC_QP_OP_ERR",
+						"LOC_PROT_ERR" };
+
+	return IS_ONE_OF(text_in(cause->line, "status"), statuses);
+}
+
 static void doubt_receives(const struct report *r, struct cause *cause)
 {
 	const struct explanation why = because(
@@ -84,6 +93,31 @@ static void doubt_receives(const struct report *r, struct cause *cause)
 	cause->proven = false;
 }
 
+/*
+ * 一个 QP 的请求若都用同一个 wr_id（perftest 如此），坏 completion 说的是哪一个就认不准。同一
+ * 个 QP 上没有做成的，挨个看：能证明错了的那一个就是。
+ */
+static struct explanation ask_others(const struct report *r,
+				     const struct cause *cause)
+{
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+	enum ibv_wc_status status = status_of(text_in(cause->line, "status"));
+	struct explanation why = { 0 };
+	size_t looked = 0;
+
+	for (size_t i = 0;
+	     qp && i < r->count && looked < MOST_POSTS && !why.cause[0]; i++) {
+		const struct event *e = &r->events[i];
+
+		if (e->side != qp->side || e->qp != qp->id || e->refused ||
+		    e->class != CLASS_POST_SEND || !came_to_nothing(r, e))
+			continue;
+		looked++;
+		why = world_explain(r, qp, e, e->t, status);
+	}
+	return why;
+}
+
 static void resolve(const struct report *r, struct cause *cause)
 {
 	bool about_data = !strcmp(text_in(cause->line, "about"), "completion");
@@ -95,8 +129,37 @@ static void resolve(const struct report *r, struct cause *cause)
 	if (cause->kind != CAUSE_STALL && !about_data)
 		return;
 	why = ask(r, cause);
+	if (!why.cause[0] && is_local(cause))
+		why = ask_others(r, cause);
 	if (why.cause[0])
 		cause_restate(cause, &why);
+}
+
+/*
+ * 收的一端说 receive 太短；可是发的那一端的 SGE 自己就伸出了它的 MR：rxe 一个包一个包地取，
+ * 前面的包早已把 receive 撑破。错的是长度，不是 receive。
+ */
+static void blame_sender(const struct report *r, struct causes *all)
+{
+	struct cause *small = NULL;
+	struct explanation why;
+
+	for (size_t i = 0; i < all->count; i++)
+		if (!strcmp(all->items[i].id, "recv-too-small"))
+			small = &all->items[i];
+	for (size_t i = 0; small && i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, e->side, e->qp);
+
+		if (!qp || !takes_receive(e) || !came_to_nothing(r, e))
+			continue;
+		why = world_explain(r, qp, e, e->t, IBV_WC_LOC_PROT_ERR);
+		if (!why.cause[0])
+			continue;
+		small->kind = CAUSE_AFTERMATH;
+		cause_add(r, all, i, qp, &why);
+		return;
+	}
 }
 
 /* 有谁失败了、没有等到，或者没有做成。*/
@@ -288,10 +351,35 @@ static bool ended_well(const struct report *r)
 	return true;
 }
 
-static void excuse(struct causes *all)
+/*
+ * 打听不会弄出这样的 completion：写错了的请求。此后又有做成了的，就是它自己收拾好了；再没有，
+ * 就只是退出码没有说。
+ */
+static bool is_broken(const struct report *r, const struct cause *cause)
+{
+	static const char *const statuses[] = { "REM_ACCESS_ERR",
+						"REM_INV_REQ_ERR",
+						"REM_OP_ERR" };
+	size_t i = r->count;
+
+	if (cause->kind != CAUSE_FAILURE ||
+	    strcmp(text_in(cause->line, "about"), "completion") ||
+	    (!is_local(cause) &&
+	     !IS_ONE_OF(text_in(cause->line, "status"), statuses)))
+		return false;
+	while (--i > cause->event)
+		if (r->events[i].side == cause->side &&
+		    r->events[i].class == CLASS_COMPLETION &&
+		    !strcmp(r->events[i].status, "SUCCESS"))
+			return false;
+	return true;
+}
+
+static void excuse(const struct report *r, struct causes *all)
 {
 	for (size_t i = 0; i < all->count; i++)
-		if (all->items[i].kind <= CAUSE_STALL)
+		if (all->items[i].kind <= CAUSE_STALL &&
+		    !is_broken(r, &all->items[i]))
 			all->items[i].kind = CAUSE_HINT;
 }
 
@@ -308,6 +396,7 @@ void report_blame(const struct report *r, struct causes *all)
 	for (size_t i = 0; i < all->count; i++)
 		doubt_receives(r, &all->items[i]);
 	forgot_state(r, all);
+	blame_sender(r, all);
 	follow_cm(r, all);
 	for (size_t i = 0; !has_committed(all) && i < all->count; i++)
 		if (all->items[i].kind <= CAUSE_STALL)
@@ -317,5 +406,5 @@ void report_blame(const struct report *r, struct causes *all)
 			rules[i](r, all);
 	rank(r, all);
 	if (ended_well(r))
-		excuse(all);
+		excuse(r, all);
 }

@@ -135,6 +135,30 @@ static void merge(struct causes *all, struct cause *new)
 	all->items[all->count++] = *new;
 }
 
+/*
+ * 记录器当场看得见同一台机器上的对端，叫它“process 1234”（recorder/why.c）；这里它是 A 或 B。
+ */
+static void name_sides(const struct report *r, json_t *line)
+{
+	static const char how[] = "of process ";
+	const char *text = text_in(line, "cause");
+	const char *at = strstr(text, how);
+	char renamed[1024], *end;
+	unsigned long pid;
+
+	if (!at)
+		return;
+	pid = strtoul(at + sizeof(how) - 1, &end, 10);
+	for (int s = 0; s < r->sides; s++)
+		if (number_in(r->side[s].start, "pid") == pid) {
+			snprintf(renamed, sizeof(renamed), "%.*sof %c%s",
+				 (int)(at - text), text, "AB"[s], end);
+			json_object_set_new(line, "cause",
+					    json_string(renamed));
+			return;
+		}
+}
+
 static void take(const struct report *r, size_t i, struct causes *all)
 {
 	const struct event *event = &r->events[i];
@@ -149,6 +173,7 @@ static void take(const struct report *r, size_t i, struct causes *all)
 		json_decref(line);
 		return;
 	}
+	name_sides(r, line);
 	id = text_in(line, "id");
 	new = (struct cause){ .kind = kind_of(event),
 			      .side = event->side,

@@ -7,8 +7,6 @@
 #include <byteswap.h>
 #include <string.h>
 
-#define MOST_POSTS 2000 /* 再多就不看了：第一个错的早就在里面 */
-
 void compare_pairs(const struct report *r, struct causes *all)
 {
 	struct explanation why;

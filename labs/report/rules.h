@@ -26,6 +26,9 @@ because(const char *id, const char *next, const char *fmt, ...)
 	return why;
 }
 
+/* So many requests are looked at: the first wrong one is among them. */
+#define MOST_POSTS 2000
+
 /* ---- facts.c ---- */
 
 bool is_one_of(const char *id, const char *const *ids, size_t n);

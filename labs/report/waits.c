@@ -337,9 +337,25 @@ static struct explanation why_untaken(const struct report *r,
 		       recv_cq, "AB"[to->side]);
 }
 
-static bool polls_still(const json_t *line)
+/* @side 停下之后，有没有一个线程（不一定是主线程）在 @verb 里。*/
+static bool any_thread_in(const struct report *r, int side, const char *verb)
 {
-	return !strcmp(text_in(line, "verb"), "poll_cq");
+	size_t i = r->count;
+
+	while (i-- > 0) {
+		json_t *line;
+		bool found;
+
+		if (r->events[i].side != side ||
+		    strcmp(r->events[i].ev, "thread"))
+			continue;
+		line = event_line(r, &r->events[i]);
+		found = !strcmp(text_in(line, "verb"), verb);
+		json_decref(line);
+		if (found)
+			return true;
+	}
+	return false;
 }
 
 /* RC 的 SEND 成功了，就是到了对端；而对端停在那里，没有取它。*/
@@ -358,15 +374,53 @@ void check_untaken(const struct report *r, struct causes *all)
 		    came_to_nothing(r, e))
 			continue;
 		at = stopped_at(r, qp->peer->side, &where);
-		if (at && !polls_still(at)) {
+		if (at && !any_thread_in(r, qp->peer->side, "poll_cq")) {
 			why = why_untaken(r, qp->peer,
-					  !strcmp(text_in(at, "verb"),
-						  "get_cq_event"));
+					  any_thread_in(r, qp->peer->side,
+							"get_cq_event"));
 			cause_add(r, all, where, qp->peer, &why);
 		}
 		json_decref(at);
 		return;
 	}
+}
+
+/* 它的别的 send 都带着 SIGNALED，只有一个没有。*/
+static bool is_the_odd_one(const struct report *r, const struct cause *cause)
+{
+	size_t with = 0, without = 0;
+
+	for (size_t i = 0; i < r->count && with + without < MOST_POSTS; i++) {
+		const struct event *e = &r->events[i];
+		json_t *line;
+
+		if (e->side != cause->side || e->qp != cause->qp ||
+		    e->class != CLASS_POST_SEND)
+			continue;
+		line = event_line(r, e);
+		if (strstr(text_in(line, "flags"), "SIGNALED"))
+			with++;
+		else
+			without++;
+		json_decref(line);
+	}
+	return without == 1;
+}
+
+/* 停在那里、没有 completion 可等的正是漏了 SIGNALED 的那一个：不是谁忘了发。*/
+static bool suspect_unsignaled(const struct report *r, struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++) {
+		struct cause *c = &all->items[i];
+
+		if (strcmp(c->id, "unsignaled") || was_done(r, c) ||
+		    !is_the_odd_one(r, c))
+			continue;
+		c->kind = CAUSE_HINT;
+		c->proven = true;
+		return true;
+	}
+	return false;
 }
 
 /* 两边都在等对方的消息，而没有一个在路上：永远等下去。谁忘了，只有它们自己知道。*/
@@ -377,7 +431,7 @@ void check_deadlock(const struct report *r, struct causes *all)
 	if (r->sides < 2 || !gave_up(&r->side[0]) || !gave_up(&r->side[1]) ||
 	    is_suggested(all) || is_stalled_for(r, all) || sends_wait(r, 0) ||
 	    sends_wait(r, 1) || !waits_to_receive(r, 0) ||
-	    !waits_to_receive(r, 1))
+	    !waits_to_receive(r, 1) || suspect_unsignaled(r, all))
 		return;
 	why = because("post-forgotten",
 		      "look in both time lines for the message that was to "

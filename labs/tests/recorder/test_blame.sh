@@ -28,7 +28,12 @@ asleep peer-asleep
 dead peer-died
 unpolled nobody-polls
 solicited armed-solicited-only
-unacked events-not-acked'
+unacked events-not-acked
+too-long sge-outside-mr
+same-id lkey-unknown
+unsignaled unsignaled
+thread cq-not-armed
+exits-zero rkey-unknown'
 
 # stopped DIR: each recording there tells where its process stands, or that it ended;
 # who is only slow has ended
@@ -80,7 +85,7 @@ oneTimeSetUp() {
 		"$B/sabotage" "$B/libsaboteur.so" 2>&1) ||
 		echo "$make_says" >&2
 	built_in
-	helper "$B/two_sides" -O1 labs/tests/recorder/two_sides.c -libverbs
+	helper "$B/two_sides" -O1 labs/tests/recorder/two_sides.c -libverbs -lpthread
 	rm -rf "$B/two"
 	mkdir -p "$B/two"
 	# shellcheck disable=SC2046 # words
@@ -106,12 +111,32 @@ test_each_fault_is_named_first() {
 	done <<<"$faults"
 }
 
+# Recorders of one machine tell each other what their programs made: whoever fails says
+# on stderr what only the other process knows.
+test_the_other_process_is_known_at_once() {
+	ran || return 0
+	local how pattern
+	while read -r how pattern; do
+		assert_in "$(<"$B/two/$how.err")" "$pattern" "$how:"
+	done <<-'END'
+		rkey REM_ACCESS_ERR .*: rkey 0x[0-9a-f]+ is of none of QP [0-9]+ of process [0-9]+'s MRs
+		rkey-swapped REM_ACCESS_ERR .* is QP [0-9]+ of process [0-9]+'s rkey 0x[0-9a-f]+ with its bytes in the other order
+		range is not within QP [0-9]+ of process [0-9]+'s MR
+		pd rkey 0x[0-9a-f]+ is of an MR in another PD than that of QP [0-9]+ of process
+		mr-right QP [0-9]+ of process [0-9]+'s MR lacks REMOTE_WRITE
+		psn begins with PSN 100, but QP [0-9]+ of process [0-9]+ expects 100100
+		mtu cause: path_mtu differs: QP [0-9]+ of process [0-9]+ has
+	END
+}
+
 # Whatever else was said is below it, and once.
 test_what_follows_is_aftermath() {
 	ran || return 0
 	local said
 	said=$(report rkey | jq -r '[.causes[] | select(.kind == "failure")] | length')
 	assertEquals 'one cause' 1 "$said"
+	said=$(report exits-zero | jq -r '.causes[0].kind')
+	assertEquals 'an exit code of 0 is no excuse' failure "$said"
 	said=$(report dead | jq -r '[.causes[].kind] | index("failure")')
 	assertEquals 'it comes first' 0 "$said"
 	said=$(report asleep | jq -r '[.causes[] | select(.kind == "failure" or .kind == "stall")] | length')
@@ -142,7 +167,9 @@ cm_cause() { labs/qptrace report --json "$@" | jq -r '.causes[] | select(.kind =
 # Of a cause that was compared the text names both sides.
 test_both_sides_are_named() {
 	ran || return 0
-	assert_in "$(report rkey | jq -r '.causes[0].cause')" "rkey 0x[0-9a-f]+ is of none of [AB]'s QP [0-9]+ \(rxe0\)'s MRs"
+	assert_in "$(report rkey | jq -r '.causes[0].cause')" "rkey 0x[0-9a-f]+ is of none of QP [0-9]+ of [AB]'s MRs"
+	assert_in "$(report qp-right | jq -r '.causes[0].cause')" "^QP [0-9]+ of [AB]'s QP lacks"
+	assert_in "$(report qkey | jq -r '.causes[0].cause')" "and [AB]'s QP [0-9]+ \(rxe0\) has 0x"
 	assert_in "$(labs/qptrace report --json --lang zh "$B"/two/dead.json* | jq -r '.causes[0].cause')" '被杀掉了'
 }
 

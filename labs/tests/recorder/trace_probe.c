@@ -31,7 +31,7 @@
  *	                     带环境的给它 WORD=given，别的是 WORD=own
  *	leave N              vfork 出的子进程 _exit；自己收发 10 个消息，然后 _exit(N)
  *	cycle                post 一串 WR，最后一个的 next 又指回中间：收的、SRQ 的、发的；
- *	                     先给 SRQ 一个 num_sge 99 的，而 sg_list 是 NULL
+ *	                     先给 SRQ 一个 num_sge 99 的，而 sg_list 是 NULL；退出码是 -1
  *	ops                  context->ops.poll_cq 在哪个库里
  *
  * 自连：一个 QP 的对端就是它自己（rxe 支持），所以一个进程就够了。
@@ -538,7 +538,7 @@ static int cycle(struct end *e)
 	printf("recv: %d\n", ibv_post_recv(e->qp, recv, &bad));
 	printf("srq: %d\n", srq ? ibv_post_srq_recv(srq, recv, &bad) : -1);
 	printf("send: %d\n", ibv_post_send(e->qp, &send, &bad_send));
-	return 0;
+	return -1;
 }
 
 static int with_a_qp(const char *how, int number)

@@ -7,6 +7,7 @@
  */
 #include "ends.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -32,6 +33,7 @@ struct one {
 	const char *how;
 	bool is_a;
 	int sock;
+	int requests;
 };
 
 static bool asked(const struct one *o, const char *how)
@@ -48,12 +50,14 @@ static void swap(struct one *o)
 
 static void set_up(struct one *o)
 {
-	bool ud = asked(o, "qkey") || asked(o, "datagram");
+	bool ud =
+		asked(o, "qkey") || asked(o, "datagram") || asked(o, "same-id");
 	int access = asked(o, "mr-right") ? IBV_ACCESS_LOCAL_WRITE : RIGHTS;
 	struct ibv_pd *pd;
 
 	make(&o->end, ud ? IBV_QPT_UD : IBV_QPT_RC,
-	     asked(o, "solicited") || asked(o, "unacked"));
+	     asked(o, "solicited") || asked(o, "unacked") ||
+		     asked(o, "thread"));
 	pd = o->end.pd;
 	if (asked(o, "pd"))
 		pd = ibv_alloc_pd(o->end.context);
@@ -140,6 +144,8 @@ static void receive(struct one *o)
 	struct ibv_recv_wr wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1 };
 	struct ibv_recv_wr *bad;
 
+	if (asked(o, "too-long"))
+		sge.length = 1000;
 	if (ibv_post_recv(o->end.qp, &wr, &bad))
 		die("ibv_post_recv", EINVAL);
 }
@@ -149,7 +155,8 @@ static void climb(struct one *o)
 	init(o);
 	if ((!asked(o, "no-receive") || o->is_a) && !asked(o, "pd"))
 		receive(o);
-	if (asked(o, "solicited"))
+	if (asked(o, "solicited") || asked(o, "unsignaled") ||
+	    asked(o, "thread"))
 		receive(o);
 	rtr(o);
 	rts(o);
@@ -193,7 +200,15 @@ static void request(struct one *o, enum ibv_wr_opcode opcode)
 		wr.wr.rdma.remote_addr = o->theirs.addr;
 		wr.wr.rdma.rkey = o->theirs.rkey;
 	}
-	if (asked(o, "rkey"))
+	if (asked(o, "unsignaled"))
+		wr.send_flags = 0;
+	if (asked(o, "too-long"))
+		sge.length = 100 * BIG;
+	if (asked(o, "same-id") && ++o->requests == 3)
+		sge.lkey ^= 0x10000;
+	else if (asked(o, "same-id"))
+		wr.send_flags = 0;
+	if (asked(o, "rkey") || asked(o, "exits-zero"))
 		wr.wr.rdma.rkey ^= 0x10000;
 	if (asked(o, "rkey-swapped"))
 		wr.wr.rdma.rkey = __builtin_bswap32(wr.wr.rdma.rkey);
@@ -205,9 +220,10 @@ static void request(struct one *o, enum ibv_wr_opcode opcode)
 
 static bool is_write(const struct one *o)
 {
-	static const char *const writes[] = {
-		"rkey", "rkey-swapped", "range", "pd", "mr-right", "qp-right"
-	};
+	static const char *const writes[] = { "rkey",	   "rkey-swapped",
+					      "range",	   "pd",
+					      "mr-right",  "qp-right",
+					      "exits-zero" };
 
 	for (size_t i = 0; i < sizeof(writes) / sizeof(*writes); i++)
 		if (asked(o, writes[i]))
@@ -244,9 +260,16 @@ static int run_a(struct one *o)
 		request(o, is_write(o) ? IBV_WR_RDMA_WRITE : IBV_WR_SEND);
 	if (asked(o, "slow"))
 		return reap(&o->end, 1);
-	if (asked(o, "solicited")) {
+	if (asked(o, "solicited") || asked(o, "thread")) {
 		swap(o);
 		request(o, IBV_WR_SEND);
+	}
+	for (int i = 0; i < 2 && asked(o, "same-id"); i++)
+		request(o, IBV_WR_SEND);
+	if (asked(o, "exits-zero")) {
+		reap(&o->end, 1);
+		swap(o);
+		return 0;
 	}
 	poll_for_ever(o);
 	return 0;
@@ -261,8 +284,29 @@ static void wait_for_event(struct one *o)
 		die("ibv_get_cq_event", errno);
 }
 
+/* 等事件的不是主线程；第一个事件之后忘了再 arm。*/
+static void *event_thread(void *arg)
+{
+	struct one *o = arg;
+
+	wait_for_event(o);
+	reap(&o->end, 1);
+	swap(o);
+	wait_for_event(o);
+	return NULL;
+}
+
 static int run_b(struct one *o)
 {
+	pthread_t thread;
+
+	if (asked(o, "exits-zero")) {
+		swap(o);
+		return 0;
+	}
+	if (asked(o, "thread") &&
+	    !pthread_create(&thread, NULL, event_thread, o))
+		pthread_join(thread, NULL);
 	if (asked(o, "slow"))
 		return reap(&o->end, 1);
 	if (asked(o, "unpolled"))
