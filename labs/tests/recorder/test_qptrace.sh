@@ -531,10 +531,25 @@ test_usage() {
 	rc=0
 	labs/qptrace report "$T" >/dev/null 2>"$T/err" || rc=$?
 	assertEquals 1 "$rc"
-	assert_in "$(cat "$T/err")" 'reading .*: Is a directory'
+	assert_in "$(cat "$T/err")" 'has 0 recordings, and one or two can be shown'
 	rc=0
 	(cd "$T" && "$ROOT/labs/qptrace" true 2>err) || rc=$?
 	assertEquals 0 "$rc"
+}
+
+# A directory stands for the recordings in it, whatever else lies there.
+test_a_directory_of_recordings() {
+	local rc=0
+	given pairs || return 0
+	mkdir "$T/dir"
+	cp "$T"/t.ibv_rc_pingpong.{client,server}.json "$T/dir"
+	echo '{"a":1}' >"$T/dir/other.json"
+	assertEquals 'both' "$(labs/qptrace report "$T"/dir/t.*.client.json "$T"/dir/t.*.server.json)" \
+		"$(labs/qptrace report "$T/dir/")"
+	cp "$T/t.events.client.json" "$T/dir"
+	labs/qptrace report "$T/dir" >/dev/null 2>"$T/err" || rc=$?
+	assertEquals 1 "$rc"
+	assert_in "$(cat "$T/err")" 'has 3 recordings'
 }
 
 # time_line NAME A.json B.json: "MILLISECONDS SIDE" of all its events
