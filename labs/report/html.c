@@ -177,6 +177,7 @@ static void write_data(FILE *out, const struct report *r)
 	write_json(out, "{\"sides\":", sides_of(r));
 	write_json(out, ",\"qps\":", qps_of(r));
 	write_json(out, ",\"pairs\":", pairs_of(r));
+	write_json(out, ",\"causes\":", report_causes_as_json(r));
 	fputs(",\"events\":[", out);
 	write_events(out, r);
 	write_json(out, "],\"words\":", words_of(r));

@@ -131,7 +131,7 @@ static json_t *cause_of(const struct report *r, const struct cause *cause,
 	return object;
 }
 
-static json_t *causes_of(const struct report *r)
+json_t *report_causes_as_json(const struct report *r)
 {
 	json_t *list = json_array();
 	size_t count;
@@ -173,9 +173,10 @@ static json_t *differences_of(const struct report *r)
 
 int report_as_json(const struct report *r)
 {
-	json_t *root = json_pack("{s:i, s:o, s:o, s:o}", "schema", 1, "sides",
-				 sides_of(r), "causes", causes_of(r), "differs",
-				 differences_of(r));
+	json_t *root =
+		json_pack("{s:i, s:o, s:o, s:o}", "schema", 1, "sides",
+			  sides_of(r), "causes", report_causes_as_json(r),
+			  "differs", differences_of(r));
 	int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
 
 	json_decref(root);

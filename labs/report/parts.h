@@ -236,6 +236,9 @@ struct cause *report_causes(const struct report *r, size_t *count);
  */
 int report_as_json(const struct report *r);
 
+/* Its member "causes". */
+json_t *report_causes_as_json(const struct report *r);
+
 /* ---- text.c, html.c ---- */
 /* To stdout; unless @all, a long time line comes without its middle. */
 void report_as_text(const struct report *r, bool all);

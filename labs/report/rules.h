@@ -84,7 +84,7 @@ bool came_to_nothing(const struct report *r, const struct event *post);
 typedef void rule(const struct report *r, struct causes *all);
 rule compare_pairs, check_writes, check_datagrams, check_receives,
 	check_cq_room;
-rule check_sleepers, check_dead, check_cm, check_exchange, check_untaken,
-	check_stuck, check_deadlock, suspect_exchange;
+rule check_sleepers, check_dead, check_cm, check_tcp, check_exchange,
+	check_untaken, check_stuck, check_deadlock, suspect_exchange;
 
 #endif

@@ -170,6 +170,70 @@ void suspect_exchange(const struct report *r, struct causes *all)
 	cause_suggest(r, all, last_of(r, 0), &why);
 }
 
+/* @side 停下之后，有没有一个线程（不一定是主线程）在 @verb 里。*/
+static bool any_thread_in(const struct report *r, int side, const char *verb)
+{
+	size_t i = r->count;
+
+	while (i-- > 0) {
+		json_t *line;
+		bool found;
+
+		if (r->events[i].side != side ||
+		    strcmp(r->events[i].ev, "thread"))
+			continue;
+		line = event_line(r, &r->events[i]);
+		found = !strcmp(text_in(line, "verb"), verb);
+		json_decref(line);
+		if (found)
+			return true;
+	}
+	return false;
+}
+
+static bool sends_wait(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->events[i].side == side &&
+		    r->events[i].class == CLASS_POST_SEND &&
+		    !r->events[i].refused && r->events[i].complete == NOWHERE &&
+		    r->events[i].arrival == NOWHERE)
+			return true;
+	return false;
+}
+
+/* @side 在等自己的 send：那么停下来的不是 TCP 上的话。*/
+static bool waits_for_send(const struct report *r, int side)
+{
+	return sends_wait(r, side) && (any_thread_in(r, side, "poll_cq") ||
+				       any_thread_in(r, side, "get_cq_event"));
+}
+
+/* 没有人听，connect() 当场就被拒绝；听着的，它立刻成功。等着，就是包没有到。*/
+void check_tcp(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	size_t where;
+
+	for (int s = 0; s < r->sides; s++) {
+		json_t *line = stopped_at(r, s, &where);
+
+		if (line && !strcmp(text_in(line, "in"), "connect")) {
+			why = because(
+				"tcp-blocked",
+				"ping the peer, and look at `ip route get` "
+				"and `ip neigh` there and here: what stops "
+				"TCP stops RDMA, too",
+				"%c waits in connect() for %.1f s and "
+				"longer: not even TCP gets through to the "
+				"peer",
+				"AB"[s], (double)number_in(line, "idle") / 1e9);
+			cause_add(r, all, where, NULL, &why);
+		}
+		json_decref(line);
+	}
+}
+
 /* 停在读 TCP 上，而要等的永远不来：两个程序交换的字节对不上。*/
 void check_exchange(const struct report *r, struct causes *all)
 {
@@ -179,7 +243,8 @@ void check_exchange(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides; s++) {
 		json_t *line = stopped_at(r, s, &where);
 
-		if (line && reads_socket(line) && is_awaited(r, s, where)) {
+		if (line && reads_socket(line) && is_awaited(r, s, where) &&
+		    !waits_for_send(r, !s)) {
 			why = because("exchange-short",
 				      "compare what both sides send and read "
 				      "over TCP: sizes, order, and whether a "
@@ -196,17 +261,6 @@ void check_exchange(const struct report *r, struct causes *all)
 		}
 		json_decref(line);
 	}
-}
-
-static bool sends_wait(const struct report *r, int side)
-{
-	for (size_t i = 0; i < r->count; i++)
-		if (r->events[i].side == side &&
-		    r->events[i].class == CLASS_POST_SEND &&
-		    !r->events[i].refused && r->events[i].complete == NOWHERE &&
-		    r->events[i].arrival == NOWHERE)
-			return true;
-	return false;
 }
 
 static bool waits_to_receive(const struct report *r, int side)
@@ -337,27 +391,6 @@ static struct explanation why_untaken(const struct report *r,
 		       recv_cq, "AB"[to->side]);
 }
 
-/* @side 停下之后，有没有一个线程（不一定是主线程）在 @verb 里。*/
-static bool any_thread_in(const struct report *r, int side, const char *verb)
-{
-	size_t i = r->count;
-
-	while (i-- > 0) {
-		json_t *line;
-		bool found;
-
-		if (r->events[i].side != side ||
-		    strcmp(r->events[i].ev, "thread"))
-			continue;
-		line = event_line(r, &r->events[i]);
-		found = !strcmp(text_in(line, "verb"), verb);
-		json_decref(line);
-		if (found)
-			return true;
-	}
-	return false;
-}
-
 /* RC 的 SEND 成功了，就是到了对端；而对端停在那里，没有取它。*/
 void check_untaken(const struct report *r, struct causes *all)
 {
@@ -404,7 +437,7 @@ static bool is_the_odd_one(const struct report *r, const struct cause *cause)
 			without++;
 		json_decref(line);
 	}
-	return without == 1;
+	return without == 1 && with > 0;
 }
 
 /* 停在那里、没有 completion 可等的正是漏了 SIGNALED 的那一个：不是谁忘了发。*/
@@ -441,6 +474,17 @@ void check_deadlock(const struct report *r, struct causes *all)
 	cause_suggest(r, all, last_of(r, 0), &why);
 }
 
+/* 它停在那里，或者是被人叫停的；自己走了的、被杀了的，少做的那一步是后果。*/
+static bool still_waits(const struct report *r, int side)
+{
+	size_t where;
+	json_t *line = stopped_at(r, side, &where);
+	bool stopped = line != NULL;
+
+	json_decref(line);
+	return !r->side[side].ended && (stopped || r->side[side].signalled);
+}
+
 void check_cm(const struct report *r, struct causes *all)
 {
 	struct explanation why;
@@ -448,6 +492,9 @@ void check_cm(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides; s++) {
 		size_t asked = last_cm(r, s, "rdma_event", "CONNECT_REQUEST");
 		size_t route = last_cm(r, s, "rdma_resolve_route", NULL);
+
+		if (!still_waits(r, s))
+			continue;
 
 		if (is_after(asked, last_cm(r, s, "rdma_accept", NULL)) &&
 		    is_after(asked, last_cm(r, s, "rdma_reject", NULL))) {

@@ -33,7 +33,8 @@ too-long sge-outside-mr
 same-id lkey-unknown
 unsignaled unsignaled
 thread cq-not-armed
-exits-zero rkey-unknown'
+exits-zero rkey-unknown
+connect tcp-blocked'
 
 # stopped DIR: each recording there tells where its process stands, or that it ended;
 # who is only slow has ended
@@ -69,6 +70,8 @@ in_the_lab() {
 		>/dev/null 2>"$dir/cm-alone.err" || true
 	labs/qptrace -o "$dir/cm-long.json" -- "$B/sabotage" connect:private_data_len=255 \
 		ucmatose -s 10.99.0.1 -p 7999 >/dev/null 2>"$dir/cm-long.err" || true
+	timeout -s KILL 2 labs/qptrace -o "$dir/cm-killed.json" -- "$B/sabotage" post_recv:sleep=60 \
+		ucmatose -s 10.99.0.1 -p 7999 >/dev/null 2>&1 || true
 	labs/qptrace -o "$dir/cm-dead-server.json" -- "$B/sabotage" modify_qp:RTR:kill \
 		ucmatose -b 10.99.0.1 -p 7998 >/dev/null 2>&1 &
 	for ((i = 0; i < 100; i++)); do
@@ -143,6 +146,24 @@ test_what_follows_is_aftermath() {
 	assertEquals 'the one who waits is not accused' 1 "$said"
 }
 
+# The page shows them in the same order, and what follows is folded.
+test_the_page_folds_what_follows() {
+	ran || return 0
+	command -v chromium >/dev/null || { skip 'no chromium'; return 0; }
+	labs/qptrace report --html "$T/page.html" "$B"/two/rkey.json*
+	cat >>"$T/page.html" <<-'END'
+		<script>
+		const first = document.querySelector("#failures > .card");
+		document.title = [document.querySelectorAll("#failures > .card").length,
+			/rkey 0x/.test(first.textContent), document.querySelectorAll("#failures details .card").length > 0,
+			document.querySelector("#failures details").open].join(" ");
+		</script>
+	END
+	assertEquals '1 true true false' "$(timeout 60 chromium --headless --no-sandbox --disable-gpu \
+		--user-data-dir="$T/chromium" --dump-dom "file://$T/page.html" 2>/dev/null |
+		sed -n 's/.*<title>\(.*\)<\/title>.*/\1/p' | head -n 1)"
+}
+
 # Three seconds of silence, and then all goes well.
 test_the_slow_are_not_accused() {
 	ran || return 0
@@ -160,6 +181,8 @@ test_connection_manager() {
 	# Who is killed within rdma_accept has called it.
 	assertEquals 'killed within rdma_accept' 'peer-died' \
 		"$(cm_cause "$B/two/cm-dead-server.json" "$B/two/cm-dead-client.json")"
+	assertEquals 'killed before rdma_connect' '' "$(cm_cause "$B/two/cm-killed.json")"
+	assertEquals 'it had the route' 1 "$(grep -c '"op":"ROUTE_RESOLVED"' "$B/two/cm-killed.json")"
 	assertEquals 'events, too' 1 "$(grep -c '"op":"ROUTE_RESOLVED"' "$B/two/cm-alone.json")"
 }
 cm_cause() { labs/qptrace report --json "$@" | jq -r '.causes[] | select(.kind == "failure") | .id' | head -n 1; }

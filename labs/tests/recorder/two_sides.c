@@ -7,6 +7,7 @@
  */
 #include "ends.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -158,6 +159,8 @@ static void climb(struct one *o)
 	if (asked(o, "solicited") || asked(o, "unsignaled") ||
 	    asked(o, "thread"))
 		receive(o);
+	if (asked(o, "unsignaled"))
+		receive(o);
 	rtr(o);
 	rts(o);
 	swap(o);
@@ -200,7 +203,7 @@ static void request(struct one *o, enum ibv_wr_opcode opcode)
 		wr.wr.rdma.remote_addr = o->theirs.addr;
 		wr.wr.rdma.rkey = o->theirs.rkey;
 	}
-	if (asked(o, "unsignaled"))
+	if (asked(o, "unsignaled") && ++o->requests == 2)
 		wr.send_flags = 0;
 	if (asked(o, "too-long"))
 		sge.length = 100 * BIG;
@@ -248,8 +251,27 @@ static void poll_for_ever(struct one *o)
 			hang();
 }
 
+/* 队伍满了，SYN 没有人应答：connect() 一直等，与半路被丢掉一样。*/
+static void connect_to_nobody(void)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(addr);
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (bind(listener, (void *)&addr, len) || listen(listener, 0) ||
+	    getsockname(listener, (void *)&addr, &len))
+		die("listen", errno);
+	for (;;)
+		if (connect(socket(AF_INET, SOCK_STREAM, 0), (void *)&addr,
+			    len))
+			die("connect", errno);
+}
+
 static int run_a(struct one *o)
 {
+	if (asked(o, "connect"))
+		connect_to_nobody();
 	if (asked(o, "slow"))
 		sleep(PAUSE_S);
 	if (asked(o, "asleep"))
@@ -266,6 +288,10 @@ static int run_a(struct one *o)
 	}
 	for (int i = 0; i < 2 && asked(o, "same-id"); i++)
 		request(o, IBV_WR_SEND);
+	if (asked(o, "unsignaled")) {
+		reap(&o->end, 1);
+		request(o, IBV_WR_SEND);
+	}
 	if (asked(o, "exits-zero")) {
 		reap(&o->end, 1);
 		swap(o);
