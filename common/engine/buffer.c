@@ -27,7 +27,7 @@
 /* 每个 client 可以留一个给过它的，至多这么大。*/
 #define OWN_MOST (256u << 10)
 
-/* 小的取 2 的幂，好让它们彼此可以替换；大的不留，要多少就是多少，凑整到页。*/
+/* 小的取 2 的幂，好让它们彼此可以替换；大的要多少就是多少，凑整到页。*/
 static size_t rounded(size_t size)
 {
 	size_t power = PAGE;
@@ -41,7 +41,7 @@ static size_t rounded(size_t size)
 
 static struct engine_buffers *shelf(struct engine_pool *pool, size_t size)
 {
-	return &pool->unused[__builtin_ctzl(size)];
+	return &pool->unused[63 - __builtin_clzl(size)];
 }
 
 static void destroy(struct engine_buffer *b)
@@ -174,10 +174,12 @@ static struct engine_buffer *take_kept(struct engine_pool *pool, size_t size,
 		*own = NULL;
 		return b;
 	}
-	b = size <= MEBIBYTE ? LIST_FIRST(shelf(pool, size)) : NULL;
+	LIST_FOREACH(b, shelf(pool, size), idle)
+		if (b->size >= size)
+			break;
 	if (b) {
 		LIST_REMOVE(b, idle);
-		pool->kept -= size;
+		pool->kept -= b->size;
 		pool->kept_fds--;
 	}
 	return b;
@@ -224,8 +226,7 @@ void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer,
 		LIST_INSERT_HEAD(&pool->owned, buffer, idle);
 		return;
 	}
-	if (buffer->given || buffer->size > MEBIBYTE ||
-	    pool->kept + buffer->size > KEEP_MOST ||
+	if (buffer->given || pool->kept + buffer->size > KEEP_MOST ||
 	    pool->kept_fds == KEEP_FDS) {
 		destroy(buffer);
 		return;

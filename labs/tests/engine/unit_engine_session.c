@@ -219,8 +219,11 @@ static void buffers_are_bounded(void)
 	engine_buffer_put(&pool, a, NULL);
 	CHECK(budget.used == BYTES, "a reference is left");
 	engine_buffer_put(&pool, a, NULL);
-	CHECK(!budget.used && !pool.kept, "a large one is not kept");
-	CHECK(!get(0, &a), "0 bytes");
+	CHECK(pool.kept == BYTES && budget.used == BYTES, "kept, counted");
+	CHECK(!get(BYTES - 1, &b), "a large one again");
+	CHECK(b == a && !pool.kept, "used again");
+	engine_buffer_put(&pool, b, NULL);
+	CHECK(!get(0, &a) && !pool.kept, "0 bytes, and it gives way");
 	CHECK(a->size == 4096, "%zu", a->size);
 	memset(a->addr, 'x', 4096);
 	engine_buffer_put(&pool, a, NULL);
