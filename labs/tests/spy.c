@@ -5,7 +5,7 @@
  *
  *	SPY_LOG=FILE            每次调用追加一行（"modify_qp state=2 …"）
  *	SPY_FAIL=NAME:N:ERRNO   第 N 次调用 NAME 时失败，ERRNO 是数字；可用逗号分隔
- *	SPY_STOP=NAME:N         第 N 次调用 NAME 之前停下（SIGSTOP），等人来杀或叫醒
+ *	SPY_STOP=NAME:N         第 N 次调用 NAME 之前停下（SIGSTOP），等人来杀或叫醒；可用逗号分隔
  *	SPY_LIE=WORD,…          no_device   设备列表是空的
  *	                        gid_v1      每个 GID 都自称 RoCE v1
  *	                        gid_order   槽 1 自称 RoCE v1，原来的 1 搬到槽 5
@@ -109,13 +109,16 @@ static int count_call(const char *name)
 /* 停在 verbs 的两次调用之间：测试由此拿到“任何时刻”里的每一个。*/
 static void stop_at(const char *name, int call)
 {
-	const char *where = getenv("SPY_STOP");
+	const char *list = getenv("SPY_STOP");
 	char want[64];
 	int n;
 
-	if (where && sscanf(where, "%63[^:]:%d", want, &n) == 2 &&
-	    !strcmp(want, name) && n == call)
-		raise(SIGSTOP);
+	for (; list && *list; list += strcspn(list, ",")) {
+		list += *list == ',';
+		if (sscanf(list, "%63[^:]:%d", want, &n) == 2 &&
+		    !strcmp(want, name) && n == call)
+			raise(SIGSTOP);
+	}
 }
 
 /* 这一次调用应当失败吗？是则返回 errno 的值，否则 0。*/

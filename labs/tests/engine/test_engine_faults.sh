@@ -224,6 +224,35 @@ test_too_many_clients() {
 	assert_answer four 1 Pong .data.client_timestamp_ns 7
 }
 
+# The engine stops at its 100th READ of 4882 until a Ping is there, and at its 2000th:
+# then the Ping has been answered.
+test_a_long_read_keeps_nobody_waiting() {
+	with_large 20000000
+	on_engine '
+		halted() { [[ $(<"/proc/${pids[$1]}/stat") == *") T "* ]]; }
+		engine_that_stops() {
+			local -x SPY_STOP=ibv_post_send:100,ibv_post_send:2000
+			local -x LD_PRELOAD=${asan:+$asan:}$N/spy.so
+			engine engine "$@"
+		}
+		export S=$T/store
+		node node
+		engine_that_stops -m 50 --chunk 4096 --depth 2
+		how=start peer long start=5,1,1 answer
+		await halted engine
+		how=start peer other ping say=asked answer
+		await in_file asked "$T/other.out"
+		kill -CONT "${pids[engine]}"
+		await halted engine
+		await in_file Pong "$T/other.out" && [[ ! -s $T/long.out ]] && touch "$T/right"
+		kill -CONT "${pids[engine]}"
+		reap other long
+		stop engine node
+	' || return 0
+	assert_done engine node long other
+	assertTrue "the Ping had to wait for the read" "[ -e '$T/right' ]"
+}
+
 # A client dies in the middle of a READ: its memory is kept until the device is
 # done with it, and then nothing is left of it.
 test_client_killed_in_the_middle() {
