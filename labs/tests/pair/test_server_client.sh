@@ -180,13 +180,20 @@ test_states_as_the_kernel_has_them() {
 		cp "$T/now" "$T/connected"
 		kill -INT "$client"
 		reap a.client a.server
-		# And a run that ends well, to have both sides in numbers.
-		server b.server -j -e -n 1000 rxe0
-		start b.client "$B/rdma_client" -j -e -n 1000 127.0.0.1 rxe1
-		for ((i = 0; i < 200; i++)); do
-			both_rts && cp "$T/now" "$T/seen"
-			ended "${pids[b.client]}" && break
-		done
+		# And a run that ends well, to have both sides in numbers: the client stops
+		# by itself in the middle of it.
+		halted() { [[ $(<"/proc/$client/stat") == *") T "* ]]; }
+		half_way() {
+			local -x SPY_STOP=ibv_post_send:500 LD_PRELOAD=$B/spy.so
+			start b.client "$B/rdma_client" -j -e -t 60 -n 1000 127.0.0.1 rxe1
+		}
+		server b.server -j -e -t 60 -n 1000 rxe0
+		half_way
+		client=$pid
+		await halted
+		await both_rts
+		cp "$T/now" "$T/seen"
+		kill -CONT "$client"
 		reap b.client b.server
 	' || return 0
 	assertEquals "while it waits" INIT "$(qp rxe0 .state "$T/waiting")"

@@ -107,8 +107,11 @@ report() {
 
 test_each_fault_is_named_first() {
 	ran || return 0
-	local how cause said
+	local how cause said hidden=lkey-unknown
+	# Where rxe calls it a flush, none of three requests with one wr_id stands out.
+	! rxe_does hides-local-errors || hidden=WR_FLUSH_ERR
 	while read -r how cause; do
+		[[ $how != same-id ]] || cause=$hidden
 		said=$(report "$how" 2>&1 | jq -r '.causes[] | select(.kind != "warning") | .id' | head -n 1)
 		assertEquals "$how" "$cause" "$said"
 	done <<<"$faults"
@@ -128,7 +131,7 @@ test_the_other_process_is_known_at_once() {
 		pd rkey 0x[0-9a-f]+ is of an MR in another PD than that of QP [0-9]+ of process
 		mr-right QP [0-9]+ of process [0-9]+'s MR lacks REMOTE_WRITE
 		psn begins with PSN 100, but QP [0-9]+ of process [0-9]+ expects 100100
-		mtu cause: path_mtu differs: QP [0-9]+ of process [0-9]+ has
+		mtu path_mtu differs: .*QP [0-9]+ of process [0-9]+ has
 	END
 }
 
