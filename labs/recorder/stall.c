@@ -310,8 +310,9 @@ static void say_peer(struct account *a, const struct object *qp,
 
 /*
  * 程序也许只是在计算、在睡、没有话要说：等着不是错。这些只是“若等得不对，可以看看这里”。
+ * 只等着收的，对端走了也不是错：没有人答应过还要再发。
  */
-static bool is_hint(const char *id)
+static bool is_hint(const struct object *qp, const char *id)
 {
 	static const char *const ids[] = {
 		"nothing-came", "sent-or-not-taken", "nobody-polls",
@@ -322,7 +323,7 @@ static bool is_hint(const char *id)
 	for (size_t i = 0; id && i < sizeof(ids) / sizeof(ids[0]); i++)
 		if (!strcmp(id, ids[i]))
 			return true;
-	return !id;
+	return !id || (!queue_length(&qp->sq) && !strcmp(id, "peer-qp-absent"));
 }
 
 static void add_stall(const struct account *a, const struct object *qp,
@@ -351,7 +352,7 @@ static void add_stall(const struct account *a, const struct object *qp,
 		LINE_HEX(&line, "receive_wr_id", receive->post.wr_id);
 	}
 	format_why(&line, why);
-	if (is_hint(why->id))
+	if (is_hint(qp, why->id))
 		LINE_TEXT(&line, "kind", "hint");
 	writer_add(ring_stamp(), &line);
 }
@@ -390,8 +391,8 @@ static void explain_qp(struct object *qp, void *arg)
 	if (waits) {
 		why = judge(qp, now.qp_state, a->now);
 		say(a,
-		    is_hint(why.id) ? "qptrace:     hint: %s\n"
-				    : "qptrace:     cause: %s\n",
+		    is_hint(qp, why.id) ? "qptrace:     hint: %s\n"
+					: "qptrace:     cause: %s\n",
 		    why.cause);
 		a->used += next_as_text(a->text + a->used,
 					sizeof(a->text) - a->used,

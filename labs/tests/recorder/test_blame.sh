@@ -70,8 +70,14 @@ in_the_lab() {
 		>/dev/null 2>"$dir/cm-alone.err" || true
 	labs/qptrace -o "$dir/cm-long.json" -- "$B/sabotage" connect:private_data_len=255 \
 		ucmatose -s 10.99.0.1 -p 7999 >/dev/null 2>"$dir/cm-long.err" || true
-	timeout -s KILL 2 labs/qptrace -o "$dir/cm-killed.json" -- "$B/sabotage" post_recv:sleep=60 \
-		ucmatose -s 10.99.0.1 -p 7999 >/dev/null 2>&1 || true
+	labs/qptrace -o "$dir/cm-killed.json" -- "$B/sabotage" post_recv:sleep=60 \
+		ucmatose -s 10.99.0.1 -p 7999 >/dev/null 2>&1 &
+	for ((i = 0; i < 300; i++)); do
+		! grep -qs ROUTE_RESOLVED "$dir/cm-killed.json" || break
+		sleep 0.1
+	done
+	pkill -KILL ucmatose
+	wait
 	labs/qptrace -o "$dir/cm-dead-server.json" -- "$B/sabotage" modify_qp:RTR:kill \
 		ucmatose -b 10.99.0.1 -p 7998 >/dev/null 2>&1 &
 	for ((i = 0; i < 100; i++)); do
