@@ -117,7 +117,7 @@ test_measurements() {
 	serve ucx_echo server -l 100 -c 1
 	ask ucx_echo over -q -b -s 101
 	assert_error over 1 'does not play ping-pong with 101 bytes'
-	stop server
+	reap server
 }
 
 # One good client talks all the time while each of the bad ones comes.
@@ -248,8 +248,8 @@ misbehaves() { # LIST
 	serve ucx_echo server -i "$patience" -t "$patience"
 	meets() {
 		says_next server
-		run "$1" timeout 15 "$N/ucx_driver" client 127.0.0.1 "$port" \
-			--fault "$1" --timeout 3
+		run "$1" timeout 60 "$N/ucx_driver" client 127.0.0.1 "$port" \
+			--fault "$1" --timeout 50
 		assertEquals "$1: $(err_of "$1")" 0 "$(rc_of "$1")"
 		await says server "$2"
 		run after timeout 15 "$N/ucx_driver" client 127.0.0.1 "$port"
