@@ -30,6 +30,7 @@
  *	eof		wait until the engine closes
  *	shut sleep=MS	send no more; wait
  *	gate=FILE	wait until it is there
+ *	say=TEXT	print it: the items before it are done
  *	repeat=N	do the next item N times
  *	clients=N ITEM... end	do these items N times, each time as a new client,
  *			who stays
@@ -528,6 +529,12 @@ static int await_gate(const char *path)
 	return 0;
 }
 
+static int say(const char *text)
+{
+	puts(text);
+	return fflush(stdout);
+}
+
 static int keep_id(const char *id)
 {
 	if (strlen(id) == ID_SIZE && peer.n_ids < 64)
@@ -582,11 +589,17 @@ static const struct {
 	const char *name;
 	int (*run)(const char *value);
 } with_text[] = {
-	{ "frame", put_file },	      { "cuts", put_cuts },
-	{ "hangups", put_hangups },   { "sessions", put_sessions },
-	{ "start", put_start },	      { "map", put_map },
-	{ "complete", put_complete }, { "hex", put_hex },
-	{ "gate", await_gate },	      { "id", keep_id },
+	{ "frame", put_file },
+	{ "cuts", put_cuts },
+	{ "hangups", put_hangups },
+	{ "sessions", put_sessions },
+	{ "start", put_start },
+	{ "map", put_map },
+	{ "complete", put_complete },
+	{ "hex", put_hex },
+	{ "gate", await_gate },
+	{ "id", keep_id },
+	{ "say", say },
 };
 
 static int do_text_item(const char *item)
