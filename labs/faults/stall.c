@@ -65,9 +65,17 @@ static void wrong_cq(struct rig *rig)
 
 WRONG_MESSAGE(held_in_sqd, 64, do_state(&rig->a, IBV_QPS_SQD))
 
+/*
+ * rxe 冲刷 receive 的是一个 task，ERR 之后稍晚才跑；赶在它前面投的 receive 也会被冲刷。
+ * 先等到一个被冲刷的：它跑过了，再投的才是“ERR 里投的”。
+ */
 static void recv_in_err(struct rig *rig)
 {
+	struct ibv_wc flushed;
+
+	post_recv(rig, 64);
 	do_state(&rig->b, IBV_QPS_ERR);
+	next_wc(rig->b.recv_cq, &flushed, WAIT_MS);
 	post_recv(rig, 64);
 	wait_recv(rig, WAIT_MS);
 }
