@@ -305,15 +305,15 @@ test_slow_and_silent_peers() {
 		# Nothing; half; everything at once; byte by byte: then no message.
 		port=2001 server silent -q -t 1 rxe0 2001
 		start p1 "$B/peer" connect 127.0.0.1 2001
-		port=2002 server half -q -t 1 rxe0 2002
+		port=2002 server half -q -t 10 rxe0 2002
 		start p2 "$B/peer" connect 127.0.0.1 2002 hello cut=5
-		port=2003 server burst -q -t 2 rxe0 2003
+		port=2003 server burst -q -t 10 rxe0 2003
 		start p3 "$B/peer" connect 127.0.0.1 2003 $talk record="$T/burst.bytes"
-		port=2004 server trickle -q -t 4 rxe0 2004
+		port=2004 server trickle -q -t 10 rxe0 2004
 		start p4 "$B/peer" connect 127.0.0.1 2004 $talk trickle=10
 		start p5 "$B/peer" listen 2005
 		await listening 2005
-		start csilent "$B/rdma_client" -q -t 1 127.0.0.1 rxe0 2005
+		start csilent "$B/rdma_client" -q -t 3 127.0.0.1 rxe0 2005
 		reap silent half burst trickle csilent p1 p2 p3 p4 p5
 	' || return 0
 	assert_error silent 1 "waiting for a client: nothing came"
