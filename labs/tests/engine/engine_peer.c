@@ -529,12 +529,6 @@ static int await_gate(const char *path)
 	return 0;
 }
 
-static int say(const char *text)
-{
-	puts(text);
-	return fflush(stdout);
-}
-
 static int keep_id(const char *id)
 {
 	if (strlen(id) == ID_SIZE && peer.n_ids < 64)
@@ -589,17 +583,11 @@ static const struct {
 	const char *name;
 	int (*run)(const char *value);
 } with_text[] = {
-	{ "frame", put_file },
-	{ "cuts", put_cuts },
-	{ "hangups", put_hangups },
-	{ "sessions", put_sessions },
-	{ "start", put_start },
-	{ "map", put_map },
-	{ "complete", put_complete },
-	{ "hex", put_hex },
-	{ "gate", await_gate },
-	{ "id", keep_id },
-	{ "say", say },
+	{ "frame", put_file },	      { "cuts", put_cuts },
+	{ "hangups", put_hangups },   { "sessions", put_sessions },
+	{ "start", put_start },	      { "map", put_map },
+	{ "complete", put_complete }, { "hex", put_hex },
+	{ "gate", await_gate },	      { "id", keep_id },
 };
 
 static int do_text_item(const char *item)
@@ -638,6 +626,8 @@ static int do_item(const char *item)
 		return put_zeros(strtoull(v, NULL, 0));
 	if ((v = value_of(item, "silence")))
 		return check_silence(atoi(v));
+	if ((v = value_of(item, "say")))
+		return puts(v) < 0 || fflush(stdout);
 	if ((v = value_of(item, "sleep")))
 		return poll(NULL, 0, atoi(v));
 	if ((v = value_of(item, "trickle")))
