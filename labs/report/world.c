@@ -233,8 +233,8 @@ static enum ibv_qp_type type_of(const char *name)
 
 const char *world_name(char *out, size_t size, const struct qp *qp)
 {
-	snprintf(out, size, "%c's QP %ju (%s)", "AB"[qp->side], qp -> qpn,
-		 qp -> dev);
+	snprintf(out, size, "%c's QP %ju (%s)", 'A' + qp->side, qp->qpn,
+		 qp->dev);
 	return out;
 }
 
