@@ -65,7 +65,7 @@ test_a_lock_is_freed_after_its_qp() {
 		lend_and_stop memory
 		stop_at 5 dies lock_client -n 2
 		await halted dies
-		stop_at 1 looks lock_client -n 1 -t 1
+		stop_at 1 looks lock_client -n 1 -t 5
 		await halted looks
 		kill9 dies
 		await halted memory
