@@ -46,10 +46,10 @@ stopped() {
 			continue
 		fi
 		grep -qE '"ev":"(thread|exit)"' "$file" ||
-			[[ $file == */dead.json* && $(cat "$1"/dead.json* | grep -c '"ev":"thread"') == 1 ]] ||
-			return 1
+			[[ $file == */dead.json* ]] || return 1
 	done
-	[[ $(find "$1" -name '*.json*' | wc -l) == "$2" ]]
+	grep -qs '"ev":"thread"' "$1"/dead.json* &&
+		[[ $(find "$1" -name '*.json*' | wc -l) == "$2" ]]
 }
 
 # in_the_lab DIR HOW…: all side by side, until each has told where it stands
