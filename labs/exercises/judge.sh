@@ -310,7 +310,11 @@ last_verb() {
 	for ((i = ${#records[@]} - 1; i >= 0; i--)); do
 		records[0]=${records[i]}
 		value ev
-		[[ $value == start || $value == exit ]] || { echo "ibv_$value" && return; }
+		case $value in
+		start | exit | port | signal | stall | thread) ;;
+		warning) value cause && echo "$value" && return ;; # "ibv_destroy_cq waits …"
+		*) echo "ibv_$value" && return ;;
+		esac
 	done
 	say none 没有
 }

@@ -71,6 +71,23 @@ test_help_that_is_named_exists() {
 	done
 }
 
+# A grader is tried with many mistakes, and not only with those that its makers thought of.
+test_mistakes_are_many_and_some_were_seen() {
+	local file here all=0 seen
+	for file in labs/tests/exercises/wrong/*.rules; do
+		here=$(grep -cvE '^(#|	)' "$file")
+		assertTrue "$file has $here" "((here >= 8))"
+		((all += here))
+	done
+	assertTrue "all: $all" "((all >= 120))"
+	seen=$(grep -hxE -A1 '# seen: [[:alnum:]._-]+/[[:alnum:]._-]+#[0-9]+' labs/tests/exercises/wrong/*.rules |
+		grep -cE '^[a-z0-9_-]+ [a-z_]+ ')
+	assertTrue "seen in public: $seen" "((seen >= 30))"
+	all=$(cat labs/tests/exercises/right/*.rules | grep -c ' all$')
+	((all += $(find labs/tests/exercises/right/* -maxdepth 0 -type d | wc -l)))
+	assertTrue "right in another hand: $all" "((all >= 20))"
+}
+
 test_hints_come_one_by_one() {
 	exercise hint 4
 	assert_in "$out" '^## 1\.'
