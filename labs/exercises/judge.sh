@@ -81,6 +81,17 @@ need_programs() {
 	) 9>"$root/build/exercise/lock"
 }
 
+# need_vm: the first one of a machine fetches a kernel and is saved, before the clocks
+# of a test run
+need_vm() {
+	local made=$root/build/exercise/made.vm
+	(
+		flock 9
+		[[ ! -e $made ]] || exit 0
+		"$root/labs/lab" run --fresh --tree "$root/build/exercise" -- true >&2 </dev/null && touch "$made"
+	) 9>"$root/build/exercise/lock"
+}
+
 # our_source NAME: of a program that only the exercises build
 our_source() { compgen -G "$root/labs/exercises/$1.c" || compgen -G "$root/labs/tests/tag/$1.c" || :; }
 
@@ -203,7 +214,8 @@ scene() {
 	E=$box/seen/$1
 	[[ $built ]] || { differs "$(say 'no program' '没有程序')" "$(say 'one that can be run' '能运行的程序')" && return 1; }
 	while [[ $ended != *" $1 "* ]]; do
-		if ! read -rt 110 -u "$news" line; then
+		# The lab ends them after 100 s, and may have to make a VM before.
+		if ! read -rt 600 -u "$news" line; then
 			differs "$(say 'this scene was not played to its end' '这一幕没有演完')" \
 				"$(say 'programs that end' '程序会结束')"
 			because "$(say "the VM ended early: $(tail -n 1 "$box.lab")" "VM 提前结束：$(tail -n 1 "$box.lab")")"
@@ -511,7 +523,7 @@ judge() {
 	source=$(exercise_source "$folder")
 	load_exercise
 	new_box || return 1
-	[[ ! $built ]] || start_scenes
+	[[ ! $built ]] || { need_vm && start_scenes; } || return
 	# shellcheck disable=SC2046 # names
 	run_tests test_builds $(tests_of "$folder")
 }
