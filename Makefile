@@ -13,6 +13,7 @@
 #   bench      our programs against perftest, iperf3 and others, as ratios
 #   faults     make each mistake of the catalogue, see the explainer name it
 #   explain-bench  sabotage other people's programs, count what the recorder says
+#   exercises  judge all planted solutions; make test-long draws a fourth of the wrong ones
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/fuzz/long_fuzz.sh)
 #   mutants    put each known fault back and see the tests catch it
 #   mutants-random   draw N=40 faults by rule (SEED=…), count what the tests see
@@ -318,6 +319,11 @@ explain-bench:
 	@$(call deps,build lab test)
 	$(MAKE) all
 	labs/faults/explain-bench
+
+.PHONY: exercises
+exercises: deps
+	$(MAKE) all
+	EXERCISES=all SUITE_LIMIT=7200 labs/tests/run labs/tests/exercises/long_*exercises.sh
 
 .PHONY: mutants
 mutants: deps

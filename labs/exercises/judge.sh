@@ -550,7 +550,7 @@ judge_many() {
 		boxes+=("$box")
 	done
 	# shellcheck disable=SC2016 # for that bash
-	(cd "$all" && LAB_IDLE_MINUTES=5 "$root/labs/lab" run --fresh --tree "$all" --timeout 500 -- bash -c \
+	(cd "$all" && LAB_IDLE_MINUTES=5 "$root/labs/lab" run --fresh --tree "$all" --timeout $((100 + 60 * ${#boxes[@]})) -- bash -c \
 		'for box; do bash "$box/scene.sh" "$box" >"$box/news"; done' - "${boxes[@]}" >"$all/lab" 2>&1 </dev/null)
 	for case in "${@:3}"; do
 		box=${box_of[$case]} built='' ended=' ' stopped=''

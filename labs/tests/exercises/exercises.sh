@@ -10,6 +10,10 @@ root=$ROOT
 # shellcheck source=labs/exercises/judge.sh
 . "$ROOT/labs/exercises/judge.sh"
 
+# table: a part of the table that proves the grader: shown in any case, and what a
+# failing suite shows
+table() { tee -a "${TEST_TABLE:-/dev/null}"; }
+
 # begin_class NN: sets $folder, $stage and $course, the course's own file; folders of
 # learners go to $T/class
 begin_class() {
@@ -91,7 +95,7 @@ assert_right() {
 	local name=${1%% *}
 	assertEquals "$name" '' "$(awk -F'\t' '$1 != "ok" { print $4 ": " $6 " | " $8 }' "$T/wrong/$name.results")"
 	assertEquals "$name: points" 100 "$(awk -F'\t' '{ n += $2 } END { print n }' "$T/wrong/$name.results")"
-	printf '%-3s %-22s right, 100 points\n' "$nn" "$name"
+	printf '%-3s %-22s right, 100 points\n' "$nn" "$name" | table
 }
 
 # assert_caught "NAME TEST CAUSE": that test fails
@@ -103,7 +107,7 @@ assert_caught() {
 	assertEquals "$name: test $test" fail "$status"
 	assert_in "$said" "$cause" "$name ($observed):"
 	assertNotEquals "$name: a hint" - "$hint"
-	printf '%-3s %-22s %-20s hint %-2s %.90s\n' "$nn" "$name" "$test" "$hint" "$said"
+	printf '%-3s %-22s %-20s hint %-2s %.90s\n' "$nn" "$name" "$test" "$hint" "$said" | table
 }
 
 # prove NN
@@ -118,6 +122,7 @@ prove() {
 		[[ ! -d $name ]] || cp -r "$name" "$T/class/right-$(basename "$name")"
 	done
 	grade_class "$1"
+	sed "s/^/$1  /" "$T/table" | table
 	assertEquals "the reference" 100 "$(points reference)"
 	assertTrue "the starter has $(points starter)" "(($(points starter) <= 20))"
 	for name in "$T"/class/right-*/; do
