@@ -45,10 +45,12 @@ test_starters_have_holes_and_compile() {
 
 test_wrong_usage() {
 	local args
-	for args in '' 'start' 'check 99' 'start x' 'nonsense' 'hint 3 99' 'grade 3' 'grade 3 /nowhere' 'report --xml'; do
+	for args in '' 'start' 'check 99' 'start x' 'nonsense' 'hint 3 99' 'hint 3 1 2' 'grade 3' 'grade 3 /nowhere' 'report --xml' \
+		'start 3 4' 'solution 3 --no' 'list 3'; do
 		# shellcheck disable=SC2086 # words
 		exercise $args
 		assertEquals "exit code of: $args ($out)" 2 "$rc"
+		[[ ! $args ]] || assert_in "$out" '^exercise: next: labs/exercise' "$args:"
 	done
 	exercise check 4
 	assertEquals 1 "$rc"
@@ -66,6 +68,9 @@ test_help_that_is_named_exists() {
 			done
 			assertEquals "section \"$section\" of $slug" 1 "$(grep -cxF "## $section" "lessons/$slug/README.md")"
 		done < <(sed -n "s/^\tsee \([0-9]*\) '\(.*\)'/\1 \2/p" "$folder/exercise.sh")
+		for n in "$folder"hints{,-zh}.md; do
+			assertTrue "$n leads back" "test -e '$folder$(sed -n 's/.*(\(.*\)).*/\1/p;3q' "$n")'"
+		done
 		assertEquals "points of $slug" 95 "$(awk '$1 == "worth" { all += $2 } END { print all }' "$folder/exercise.sh")"
 		assertTrue "tests of $slug" "(($(grep -c '^test_' "$folder/exercise.sh") >= 8))"
 	done
@@ -123,6 +128,16 @@ test_compile_errors_have_the_learners_own_lines() {
 		"$(($(xmllint --xpath 'string(//testsuite/@failures)' - <<<"$out") - 1))"
 	language=zh_CN.UTF-8 exercise check 3
 	assert_in "$out" '^0 / 100 分'
+}
+
+# A machine's first VM takes minutes: it is not made at a test's expense.
+test_without_a_vm_nothing_is_judged() {
+	exercise start 3
+	rm -f build/exercise/made.vm
+	RDMA_LAB_CACHE=/proc/none exercise check 3
+	assertNotEquals "$out" 0 "$rc"
+	assert_in "$out" '^lab: next'
+	assertFalse 'results' "test -e '$T/mine/03-qp-states/.results'"
 }
 
 test_a_check_in_the_vm() {
