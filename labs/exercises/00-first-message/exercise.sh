@@ -94,12 +94,12 @@ test_refuses() {
 	worth 8 'no device of that name, or none at all: an error, no crash' '没有这个设备，或一个也没有：报错，不崩溃'
 	see 2 'The code'
 	scene refuse || return
+	because 'the list ends with NULL; an empty one begins with it' '列表以 NULL 结束；空列表开头就是 NULL'
 	blame=(name)
 	[[ $(rc_of name) == 77 ]] || ended_with 1 name || return # check() makes 77 of ENODEV
 	like "$(err_of name)" 'mlx5_99' 'an error that names mlx5_99' || return
 	blame=(none)
 	ended_with 77 none && like "$(err_of none)" 'ibv_get_device_list' 'an error of ibv_get_device_list()'
-	because 'the list ends with NULL; an empty one begins with it' '列表以 NULL 结束；空列表开头就是 NULL'
 }
 
 test_list_freed() {
@@ -141,11 +141,11 @@ test_steps() {
 	worth 10 'both QPs go INIT, RTR, RTS, with an address that has a GID' '两个 QP 都走 INIT、RTR、RTS，地址带 GID'
 	see 4 'The code'
 	scene plain || return
+	because 'on RoCE the address of the peer is its GID, in a GRH' 'RoCE 上对端的地址就是 GRH 里的 GID'
 	blame=(a)
 	equal "$(count a ev=modify_qp err=0 to=INIT) $(count a ev=modify_qp err=0 to=RTR) $(count a ev=modify_qp err=0 to=RTS)" '2 2 2' || return
 	sets a 'modify_qp to=RTR' is_global 1 && sets a 'modify_qp to=RTR' hop_limit '[2-9]|[1-9][0-9]+' '2 or more' &&
 		sets a 'modify_qp to=RTS' retry_cnt '[1-6]' '1 to 6' && sets a 'modify_qp to=RTS' timeout '[1-9]|1[0-9]' 'about 14 (67 ms)'
-	because 'on RoCE the address of the peer is its GID, in a GRH' 'RoCE 上对端的地址就是 GRH 里的 GID'
 }
 
 test_receive_first() {

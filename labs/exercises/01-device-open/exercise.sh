@@ -163,19 +163,19 @@ test_leaks() {
 	worth 7 '36 times in one process: no file, no memory is left' '同一进程里 36 遍：不留文件描述符与内存'
 	see 8 'The code'
 	scene again || return
+	because 'the list is freed, and what could not be used is closed again' '列表要释放；打开了却不能用的，要再关上'
 	blame=(good)
 	ended_with 0 good bad || return
 	equal "$(tail -n 1 "$E/good.out")" 'good 36 of 36, files +0, heap +0' || return
 	blame=()
 	equal "$(tail -n 1 "$E/bad.out")" 'good 0 of 36, files +0, heap +0'
-	because 'the list is freed, and what could not be used is closed again' '列表要释放；打开了却不能用的，要再关上'
 }
 
 test_list_outlives_open() {
 	worth 5 'rdma_server and rdma_client talk; the list is freed after the open' '两个程序能通信；先打开，后释放列表'
 	see 8 'The code'
 	scene pair || return
+	because 'a struct ibv_device belongs to its list until it is opened' '设备在打开之前属于列表：先释放再打开是 use-after-free'
 	well a || return
 	equal "$(grep -E '^(get list|make device|free list)$' "$E/a.c.log" | tail -n 2 | xargs)" 'make device free list'
-	because 'a struct ibv_device belongs to its list until it is opened' '设备在打开之前属于列表：先释放再打开是 use-after-free'
 }

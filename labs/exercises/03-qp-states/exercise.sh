@@ -67,9 +67,9 @@ test_rtr_mask() {
 	worth 12 'INIT to RTR sets each bit that RC requires' 'INIT→RTR 的 mask 位一个不少'
 	see 2 'The code'
 	scene pair || return
+	because 'the kernel answers EINVAL and does not say which bit' '内核只回 EINVAL，不说是哪一位'
 	bits a.s RTR AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER || return
 	step a.s RTR && value err && equal "$value" 0
-	because 'the kernel answers EINVAL and does not say which bit' '内核只回 EINVAL，不说是哪一位'
 }
 
 test_rtr_address() {
@@ -106,6 +106,8 @@ test_random_psn() {
 	worth 5 'PSNs are random and have 24 bits' 'PSN 是随机的 24 位数'
 	see 5 'The code'
 	scene again || return
+	because 'with a fixed PSN a late packet of the last connection falls into the window of this one' \
+		'PSN 固定，上一条连接迟到的包就会落进这一条的窗口'
 	local name of seen=''
 	for of in again pair; do
 		scene "$of" || return
@@ -116,20 +118,18 @@ test_random_psn() {
 		done
 	done
 	(($(tr ' ' '\n' <<<"$seen" | sort -u | grep -c .) == 4)) || differs "$seen" "$(say 'four different numbers' '四个不同的数')"
-	because 'with a fixed PSN a late packet of the last connection falls into the window of this one' \
-		'PSN 固定，上一条连接迟到的包就会落进这一条的窗口'
 }
 
 test_rts() {
 	worth 12 'RTR to RTS gives time-out, retries and READ depth that end' 'RTR→RTS 的超时、重试、READ 深度都合理'
 	see 6 'The code'
 	scene pair || return
+	because 'timeout 0 or retry_cnt 7 wait for ever on rxe, max_rd_atomic 0 lets READs hang; nothing complains' \
+		'timeout 0、retry_cnt 7 在 rxe 上永远等，max_rd_atomic 0 让 READ 卡住；谁都不报错'
 	bits a.s RTS TIMEOUT RETRY_CNT RNR_RETRY SQ_PSN MAX_QP_RD_ATOMIC || return
 	sets a.s "modify_qp to=RTS" timeout '[89]|1[0-9]|2[0-2]' '14 (8 to 22)' && sets a.s "modify_qp to=RTS" retry_cnt '[1-6]' '6 (1 to 6)' &&
 		sets a.s "modify_qp to=RTS" rnr_retry '[1-7]' '7' && sets a.s "modify_qp to=RTS" max_rd_atomic '[1-9][0-9]*' '16 (at least 1)' &&
 		sets a.s "modify_qp to=RTR" max_dest_rd_atomic '[1-9][0-9]*' '16 (at least 1)'
-	because 'timeout 0 or retry_cnt 7 wait for ever on rxe, max_rd_atomic 0 lets READs hang; nothing complains' \
-		'timeout 0、retry_cnt 7 在 rxe 上永远等，max_rd_atomic 0 让 READ 卡住；谁都不报错'
 }
 
 test_message() {
@@ -181,8 +181,8 @@ test_walk() {
 	worth 6 'down again: SQD is left, ERR and RESET are reached' '还能走回来：到 ERR，再到 RESET'
 	see 10 'The idea'
 	scene walk || return
+	because 'ibv_query_qp asks the kernel; qp->state is what the library remembers' 'ibv_query_qp 问的是内核；qp->state 只是库记得的'
 	ended_with 0 walk || return
 	equal "$(sed -n 's/^link rxe0.* state \([A-Z]*\) .*/\1/p' "$E/walk.out" | xargs)" 'RESET INIT RTR RTS SQD ERR RESET' &&
 		equal "$(sed -n 's/.*library cache .*, kernel \([A-Z]*\)$/\1/p' "$E/walk.out" | xargs)" 'RESET INIT RTR RTS SQD ERR RESET'
-	because 'ibv_query_qp asks the kernel; qp->state is what the library remembers' 'ibv_query_qp 问的是内核；qp->state 只是库记得的'
 }

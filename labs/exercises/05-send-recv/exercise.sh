@@ -70,36 +70,36 @@ test_receive() {
 	worth 10 'a receive is posted in INIT, as large as the slot, by its wr_id' 'receive 在 INIT 时 post，大小是整个 slot，wr_id 认得出'
 	see 1 'The code'
 	scene pair || return
+	because 'a SEND that meets no receive is turned away (RNR), and the wr_id is all that the completion knows' \
+		'SEND 来时没有 receive 就被挡回（RNR）；completion 只认得 wr_id'
 	local begin='' before
 	recorded a.s ev=post_recv && value t && before=${value:-9}
 	sets a.s post_recv wr_id 0x7265637600000000 && sets a.s post_recv len 4096 && sets a.s post_recv sges 1 || return
 	recorded a.s ev=modify_qp to=RTR && value t
 	((before < ${value:-0})) || differs "$(say 'posted after RTR' '在 RTR 之后才 post')" "$(say 'posted in INIT' '在 INIT 时 post')"
-	because 'a SEND that meets no receive is turned away (RNR), and the wr_id is all that the completion knows' \
-		'SEND 来时没有 receive 就被挡回（RNR）；completion 只认得 wr_id'
 }
 
 test_send() {
 	worth 10 'a SEND: its length, its slot, a completion' 'SEND：长度、slot、要有 completion'
 	see 2 'The code'
 	scene pair || return
+	because 'no more than the message is sent, and not from the memory that receives' '只发消息那么长，且不从接收的内存发'
 	sets a.s post_send op SEND && sets a.s post_send len 71 '71 (the text and its NUL)' &&
 		sets a.s post_send wr_id 0x73656e6400000000 && sets a.s post_send flags '.*SIGNALED.*' SIGNALED || return
 	recorded a.s ev=post_recv && value addr
 	local receives=$value
 	recorded a.s ev=post_send && value addr
 	equal "$(((${value:-0}) - (${receives:-0}))) bytes apart" '4096 bytes apart'
-	because 'no more than the message is sent, and not from the memory that receives' '只发消息那么长，且不从接收的内存发'
 }
 
 test_message() {
 	worth 10 'rdma_server and rdma_client get each other'"'"'s text' 'rdma_server 与 rdma_client 收到对方的文字'
 	see 3 'The code'
 	scene pair || return
+	because 'byte_len of the completion is what came' 'completion 的 byte_len 才是收到的长度'
 	well a || return
 	equal "$(out_of a.s | jq -r '"\(.received_bytes) \(.received_text)"')" '6 hello' &&
 		equal "$(out_of a.c | jq -r '"\(.received_bytes) \(.received_text)"')" "71 $(printf '%.0s1234567' {1..10})"
-	because 'byte_len of the completion is what came' 'completion 的 byte_len 才是收到的长度'
 }
 
 test_inline() {
@@ -122,13 +122,13 @@ test_unsignaled() {
 	worth 8 'a window of SENDs, of which not each makes a completion' '一窗口的 SEND，不是每个都要 completion'
 	see 2 'The code'
 	scene window || return
+	because '@signaled is for the caller to say: each completion costs' '要不要 completion 由调用者说了算：每个都有代价'
 	well a || return
 	local all signaled
 	all=$(count a.c ev=post_send)
 	recorded a.c ev=post_send flags=SIGNALED
 	signaled=${#records[@]}
 	((signaled < all && signaled > 0)) || differs "$signaled of $all signaled" "$(say 'as many as were asked for' '只有要求的那些')"
-	because '@signaled is for the caller to say: each completion costs' '要不要 completion 由调用者说了算：每个都有代价'
 }
 
 test_events() {
@@ -165,22 +165,22 @@ test_bad_status() {
 	worth 5 'a bad completion is explained once, with its status' '失败的 completion：解释一次，说出 status'
 	see 5 'Fifteen classic faults'
 	scene lesson || return
+	because 'the first bad completion is the cause; what follows are flushes' '第一个失败的 completion 才是原因；后面的只是 flush'
 	ended_with 1 none lkey && ended_with 0 good || return
 	like "$(err_of none)" 'RNR' 'RNR_RETRY_EXC_ERR (13)' && like "$(err_of lkey)" 'lkey' 'the lkey that is nobody'"'"'s' &&
 		equal "$(grep -c '^error: ' "$E/none.err") error" '1 error'
-	because 'the first bad completion is the cause; what follows are flushes' '第一个失败的 completion 才是原因；后面的只是 flush'
 }
 
 test_early() {
 	worth 7 "the peer's answer comes before the SEND's own completion" '对方的回信先于自己 SEND 的 completion 到来'
 	see 6 'The code'
 	scene early || return
+	because 'send and receive queue are not ordered against each other: keep what came, and give it at the next call' \
+		'SQ 与 RQ 之间没有先后：先到的留着，下次再给'
 	blame=(early)
 	ended_with 0 early || return
 	ended_with 1 twice || return
 	blame=()
-	because 'send and receive queue are not ordered against each other: keep what came, and give it at the next call' \
-		'SQ 与 RQ 之间没有先后：先到的留着，下次再给'
 }
 
 test_posts_fail() {
@@ -196,7 +196,7 @@ test_deadline() {
 	worth 7 'a completion that never comes: it ends by its deadline, and says why' 'completion 一直不来：到期限就结束，并说出原因'
 	see 8 'Break it'
 	scene nobody || return
+	because 'polled for ever: a wait without a deadline' '一直轮询下去：等待没有期限'
 	ended_with 1 lost asleep || return
 	like "$(err_of lost)" 'no completion|completion' 'an error: no completion' && like "$(err_of asleep)" 'completion' 'an error: no completion'
-	because 'polled for ever: a wait without a deadline' '一直轮询下去：等待没有期限'
 }

@@ -183,9 +183,9 @@ test_closes() {
 	worth 5 'what was opened is closed, and its memory freed, even if that fails' '打开的都关上、内存都释放，关失败了也一样'
 	see 9 'The code'
 	scene plain || return
+	because 'a comm that is left holds its socket and its memory' '没关的 comm 占着 socket 与内存'
 	went a && scene closing || return
 	blame=(send.c)
 	ended_with 1 send.c && like "$(err_of send.c)" 'closeSend' 'an error of closeSend()' && blame=(recv.s) &&
 		ended_with 1 recv.s && like "$(err_of recv.s)" 'closeRecv' 'an error of closeRecv()' && blame=()
-	because 'a comm that is left holds its socket and its memory' '没关的 comm 占着 socket 与内存'
 }

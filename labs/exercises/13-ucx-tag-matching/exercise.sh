@@ -143,9 +143,9 @@ test_no_rnr() {
 	worth 6 'both ways at once: no message meets an empty receive queue' '双向同时：没有消息撞上空的 receive queue'
 	see 6 'What you see'
 	scene many || return
+	because 'credits are there so that the device never has to turn a SEND away' '有 credit，网卡就不必把 SEND 挡回去'
 	unit || return
 	equal "RNR $(xargs <"$E/after")" "RNR $(xargs <"$E/before")"
-	because 'credits are there so that the device never has to turn a SEND away' '有 credit，网卡就不必把 SEND 挡回去'
 }
 
 test_programs() {

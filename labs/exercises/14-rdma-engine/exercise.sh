@@ -106,11 +106,11 @@ test_turns() {
 	worth 8 'a short read does not wait for a long one' '短的不必等长的'
 	see 4 'The code'
 	scene turns || return
+	because 'a read goes to the end of the queue after each chunk' '每 post 一块，就排到队尾去'
 	good turn || return
 	local order
 	order=$(sed -n 's/^order //p' "$E/a.out")
 	like "$order" '2.*1$' 'a 2 before the last 1' && like "$order" '3.*1$' 'a 3 before the last 1'
-	because 'a read goes to the end of the queue after each chunk' '每 post 一块，就排到队尾去'
 }
 
 test_stranger() {
