@@ -136,44 +136,64 @@ static void try_rights(int mr_rights, int qp_rights)
 	ibv_dereg_mr(mr);
 }
 
+/* @length 个字节，READ 与 WRITE；8 的倍数处的 8 个字节，原子操作也算。*/
 static void try_place(const char *what, struct ibv_mr *mr, int64_t offset,
 		      uint32_t length, uint32_t rkey, int expected)
 {
-	int status, rc = connect_with(R | W | A);
+	const uint64_t addr = (uintptr_t)mr->addr + (uint64_t)offset;
 
-	memset(cells, UNTOUCHED, sizeof(cells));
-	status = status_of(WRITE, (uintptr_t)mr->addr + (uint64_t)offset, rkey,
-			   length);
-	CHECK(!rc && status == expected, "%s: status %d", what, status);
-	for (int i = 0; expected && i < CELLS; i++)
-		CHECK(cells[i] == UNTOUCHED, "%s: cell %d", what, i);
+	for (int op = READ; op <= ADD; op++) {
+		int status, rc;
+
+		if (op >= SWAP && (length != 8 || addr % 8))
+			continue;
+		rc = connect_with(R | W | A);
+		memset(cells, UNTOUCHED, sizeof(cells));
+		status = status_of(op, addr, rkey, length);
+		CHECK(!rc && status == expected, "%s of %s: status %d",
+		      names[op], what, status);
+		CHECK(!expected || atomic_result(&a, 0) == MINE,
+		      "%s of %s: something was fetched", names[op], what);
+		for (int i = 0; expected && i < CELLS; i++)
+			CHECK(cells[i] == UNTOUCHED, "%s of %s: cell %d",
+			      names[op], what, i);
+	}
 }
 
 /* MR 是 cells 的中间几格：前后各有一格，不属于它。*/
 static void try_places(void)
 {
 	const uint32_t size = sizeof(cells) - 16;
-	struct ibv_mr *mr, *old;
+	struct ibv_mr *mr, *old, *foreign;
 	uint32_t gone;
 
-	if (expose_memory(&b, cells + 1, size, R | W, &mr) ||
-	    expose_memory(&b, cells + 1, size, R | W, &old))
+	if (expose_memory(&b, cells + 1, size, R | W | A, &mr) ||
+	    expose_memory(&b, cells + 1, size, R | W | A, &old) ||
+	    expose_memory(&a, cells + 1, size, R | W | A, &foreign)) {
+		CHECK(false, "expose_memory");
 		return;
+	}
 	gone = old->rkey;
 	ibv_dereg_mr(old);
-	try_place("all of it", mr, 0, 8, mr->rkey, IBV_WC_SUCCESS);
+	try_place("all of it", mr, 0, size, mr->rkey, IBV_WC_SUCCESS);
+	try_place("the beginning", mr, 0, 8, mr->rkey, IBV_WC_SUCCESS);
 	try_place("the end", mr, size - 8, 8, mr->rkey, IBV_WC_SUCCESS);
 	try_place("one before", mr, -1, 8, mr->rkey, IBV_WC_REM_ACCESS_ERR);
 	try_place("one past", mr, size - 7, 8, mr->rkey, IBV_WC_REM_ACCESS_ERR);
+	try_place("cell before", mr, -8, 8, mr->rkey, IBV_WC_REM_ACCESS_ERR);
+	try_place("cell past", mr, size, 8, mr->rkey, IBV_WC_REM_ACCESS_ERR);
 	try_place("too long", mr, 0, size + 1, mr->rkey, IBV_WC_REM_ACCESS_ERR);
 	try_place("wraps", mr, -(int64_t)(uintptr_t)mr->addr - 4, 8, mr->rkey,
 		  IBV_WC_REM_ACCESS_ERR);
 	try_place("wrong key", mr, 0, 8, mr->rkey ^ 1, IBV_WC_REM_ACCESS_ERR);
 	try_place("key 0", mr, 0, 8, 0, IBV_WC_REM_ACCESS_ERR);
-	try_place("A's own key", mr, 0, 8, a.mr->rkey, IBV_WC_REM_ACCESS_ERR);
 	try_place("old key", mr, 0, 8, gone, IBV_WC_REM_ACCESS_ERR);
+	/* 同样的内存，同样的权限，同一个设备：只是 PD 不是 B 的 QP 的。*/
+	try_place("foreign key", mr, 0, 8, foreign->rkey,
+		  IBV_WC_REM_ACCESS_ERR);
 	/* 长度 0：没有要碰的字节，key 也不查（IBTA 9.4.3）。*/
 	try_place("no bytes", mr, 0, 0, mr->rkey ^ 1, IBV_WC_SUCCESS);
+	ibv_dereg_mr(foreign);
 	ibv_dereg_mr(mr);
 }
 
