@@ -56,11 +56,26 @@ static int compare_swap(struct walk *w, uint64_t expected, uint64_t desired)
 }
 // endregion atomics
 
+/* 相对谁是原子的：设备自己说。*/
+static const char *atomic_against(enum ibv_atomic_cap cap)
+{
+	switch (cap) {
+	case IBV_ATOMIC_HCA:
+		return "IBV_ATOMIC_HCA, what comes through this device";
+	case IBV_ATOMIC_GLOB:
+		return "IBV_ATOMIC_GLOB, the CPU's atomics, too";
+	default:
+		return "IBV_ATOMIC_NONE, nothing";
+	}
+}
+
 int atomics(struct walk *w)
 {
 	int rc;
 
 	report_step("atomics on B's counter, which is 40");
+	report_fact("atomic against: %s",
+		    atomic_against(w->b.device_attr.atomic_cap));
 	w->board->counter = 40;
 	rc = fetch_add(w, 2);
 	if (!rc)

@@ -61,6 +61,37 @@ static int read_hello(struct walk *w)
 }
 // endregion read
 
+// region write-send
+/*
+ * 数据用 WRITE，消息用 SEND，中间不等。B 只看得见自己的 receive：它一完成，排在前面的
+ * WRITE 就已经在内存里了。A 也只要一个 completion：WRITE 不带 SIGNALED，SEND 成了，
+ * 它就成了。
+ */
+static int write_then_send(struct walk *w)
+{
+	struct ibv_wc wc;
+	int rc;
+
+	report_step("A WRITEs, and SENDs behind it; B waits for the SEND");
+	rc = post_receive(&w->b, 0);
+	memcpy(send_slot(&w->a, 0), "data", 5);
+	memcpy(send_slot(&w->a, 1), "there", 6);
+	if (!rc)
+		rc = post_write(&w->a, 0, 5, at(w, w->board->text),
+				w->a.remote.rkey, 0);
+	if (!rc)
+		rc = post_send(&w->a, 1, 6, true);
+	if (!rc)
+		rc = poll_completion(&w->b, WR_ID_RECV(0), &wc,
+				     POLL_TIMEOUT_MS);
+	if (rc)
+		return rc;
+	report_fact("B: RECV, \"%s\"; B's text: \"%s\"", recv_slot(&w->b, 0),
+		    w->board->text);
+	return poll_completion(&w->a, WR_ID_SEND(1), NULL, POLL_TIMEOUT_MS);
+}
+// endregion write-send
+
 // region write-imm
 static int write_with_imm(struct walk *w)
 {
@@ -68,6 +99,7 @@ static int write_with_imm(struct walk *w)
 	int rc;
 
 	report_step("A WRITEs with immediate %u; B has posted a receive", 2026);
+	memset(recv_slot(&w->b, 0), 0, sizeof(HELLO));
 	rc = post_receive(&w->b, 0);
 	memcpy(send_slot(&w->a, 0), "imm", 4);
 	if (!rc)
@@ -163,6 +195,8 @@ static int run(struct walk *w)
 	rc = write_hello(w);
 	if (!rc)
 		rc = read_hello(w);
+	if (!rc)
+		rc = write_then_send(w);
 	if (!rc)
 		rc = write_with_imm(w);
 	if (!rc)
