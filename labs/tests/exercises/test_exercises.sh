@@ -25,6 +25,20 @@ test_a_starter_is_never_overwritten() {
 	assertEquals 'the new one' 0 "$(grep -c '/\* mine \*/' "$T/mine/03-qp-states/qp_state.c")"
 }
 
+# As who has followed lesson 00 finds it, with a program of that name beside labs.
+test_the_program_of_lesson_00_is_not_in_the_way() {
+	local program
+	program=$(sed -n 's/^\$ cc .* -o \(mine.*\)/\1/p' lessons/00-first-message/README.md | head -n 1)
+	mkdir -p "$T/tree/labs"
+	cp -r common lessons "$T/tree"
+	cp -r labs/exercise labs/exercises "$T/tree/labs"
+	touch "$T/tree/${program:?}"
+	rc=0
+	out=$(env -u EXERCISE_DIR "$T/tree/labs/exercise" start 00 2>&1 </dev/null) || rc=$?
+	assertEquals "$out" 0 "$rc"
+	assertEquals 'where git does not look' 1 "$(compgen -G "$T/tree/mine*/00-*/first.c" | wc -l)"
+}
+
 # The contract and the comments stay, the code goes.
 test_starters_have_holes_and_compile() {
 	local folder stage name
