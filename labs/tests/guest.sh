@@ -16,29 +16,10 @@ export ROOT B T
 
 # ---- on the host
 
-# lab_here: the lab can run here; else the test is skipped.
-lab_here() {
-	local rc=0 said
-	[[ -z ${lab_rc:-} ]] || return "$lab_rc"
-	said=$(lab run test -e /sys/class/infiniband/rxe1 2>&1) || rc=$?
-	if ((rc == 77)); then
-		lab_reason=${said##*lab: next: }
-	fi
-	lab_rc=$rc
-	return "$rc"
-}
-
 in_lab() {
 	local fresh=() rc=0
 	[[ $1 != --fresh ]] || fresh=("$1")
-	if ! lab_here; then
-		if ((lab_rc == 77)); then
-			skip "the lab cannot run here: $lab_reason"
-		else
-			fail "lab run ended with $lab_rc"
-		fi
-		return 1
-	fi
+	need_lab || return
 	# shellcheck disable=SC2016 # for the shell in the lab
 	lab run "${fresh[@]}" bash -c '
 		cd "$ROOT" && . labs/tests/guest.sh && begin && eval "$0" && finish

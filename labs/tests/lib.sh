@@ -42,6 +42,29 @@ to_ordinary() { [[ $UID != 0 ]] || chown -R 65534:65534 "$@"; }
 # skip REASON: call it, then return from the test.
 skip() { skip_reason=$1; }
 
+# lab_here: the lab can run here; lab_rc, and lab_reason, say why not
+lab_here() {
+	local rc=0 said
+	[[ -z ${lab_rc:-} ]] || return "$lab_rc"
+	said=$(lab run test -e /sys/class/infiniband/rxe1 2>&1) || rc=$?
+	if ((rc == 77)); then
+		lab_reason=${said##*lab: next: }
+	fi
+	lab_rc=$rc
+	return "$rc"
+}
+
+# need_lab: a skip where it cannot run; where it could, a failure
+need_lab() {
+	! lab_here || return 0
+	if ((lab_rc == 77)); then
+		skip "the lab cannot run here: $lab_reason"
+	else
+		fail "lab run ended with $lab_rc"
+	fi
+	return 1
+}
+
 setUp() {
 	skip_reason=''
 	T=$(mktemp -d "$ROOT/build/t.XXXXXX")

@@ -8,13 +8,6 @@ LEAST=40 # faults in the catalogue
 # These faults take links down: never on a real machine.
 export LAB=vm
 
-lab_here() {
-	local rc=0
-	lab run test -e /sys/class/infiniband/rxe1 >/dev/null 2>&1 || rc=$?
-	((rc != 77)) || skip 'the lab cannot run here'
-	return "$rc"
-}
-
 # faults ARG…: its output in $T/out, sets $rc
 faults() {
 	rc=0

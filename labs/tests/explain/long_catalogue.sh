@@ -12,7 +12,7 @@
 # The same symptoms, and nobody to name the cause: the catalogue can fail.
 test_without_the_explainer_every_fault_fails() {
 	local seen
-	lab_here || return 0
+	need_lab || return 0
 	faults
 	seen=$(grep -E '^ +saw: ' "$T/out")
 	faults --without-explanation
@@ -26,7 +26,7 @@ test_without_the_explainer_every_fault_fails() {
 # A bad pointer or a leak in the explainer itself.
 test_faults_under_the_sanitizers() {
 	local rc=0 all
-	lab_here || return 0
+	need_lab || return 0
 	mapfile -t all < <(from 'labs/faults/*.c' && from 'common/explain/*.c')
 	sanitized "$T/faults" '' "${all[@]}" \
 		common/base/{verbs_names,failure,report,deadline}.c common/device.c

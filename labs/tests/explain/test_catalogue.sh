@@ -19,7 +19,7 @@ blocks() {
 
 test_the_right_cause_is_named_first() {
 	local n
-	lab_here || return 0
+	need_lab || return 0
 	faults
 	assertEquals "$(grep -B9 FAIL "$T/out")" 0 "$rc"
 	assert_in "$(tail -n 1 "$T/out")" '^([0-9]+) of \1 causes named first$'
@@ -34,14 +34,14 @@ test_the_right_cause_is_named_first() {
 # The explainer may ask, but it changes nothing and leaves nothing.
 test_nothing_is_left_behind() {
 	local held
-	lab_here || return 0
+	need_lab || return 0
 	held=$(in_lab 'held; "$1"/faults rtr-no-grh wrong-qpn lkey-wrong \
 		mr-memlock post-send-in-init >/dev/null; held' "$B")
 	assertEquals "$(head -n 1 <<<"$held")" "$(tail -n 1 <<<"$held")"
 }
 
 test_one_fault_alone() {
-	lab_here || return 0
+	need_lab || return 0
 	faults rtr-gid-slot-empty
 	assertEquals 0 "$rc"
 	assert_in "$(blocks)" 'saw: ibv_modify_qp: ENODATA \(61\) # said: slot 7 of the GID table is empty'
@@ -50,7 +50,7 @@ test_one_fault_alone() {
 
 # One whose cause each layer knows: the GID table, the path, the value, the peer.
 test_some_faults_by_name() {
-	lab_here || return 0
+	need_lab || return 0
 	faults rtr-gid-slot-empty rtr-gid-families-differ \
 		rtr-mtu-in-bytes-taken peer-in-err
 	assertEquals "$(cat "$T/out")" 0 "$rc"
@@ -82,7 +82,7 @@ test_fresh_faults_refuse_a_real_machine() {
 # Any program of ours: with the switch it prints the errno, and nothing else.
 test_switch_in_a_program() {
 	local out
-	lab_here || return 0
+	need_lab || return 0
 	build "$B/03-qp-states" >/dev/null
 	out=$(RDMA_EXPLAIN=0 lab run "$B/03-qp-states" --break no-grh 2>&1 >/dev/null)
 	assert_in "$out" 'failed: EINVAL \(22\): Invalid argument$'
@@ -102,7 +102,7 @@ test_judgement_without_a_device() {
 		0 "$rc"
 	assertTrue "$(wc -l <<<"$out") checks" "(($(grep -c '^ok ' <<<"$out") >= 77))"
 	# Where there are devices, it asks for the peer's QP, too.
-	lab_here || return 0
+	need_lab || return 0
 	rc=0
 	out=$(in_lab '"$1" rxe0 "$(cat /sys/class/infiniband/rxe0/ports/1/gids/1)"' "$T/unit") || rc=$?
 	assertEquals "$out" 0 "$rc"

@@ -611,7 +611,7 @@ newest_state() {
 }
 
 test_kvm_that_hangs_is_found_out() {
-	[[ -r /dev/kvm && -w /dev/kvm ]] || { skip "no /dev/kvm here"; return; }
+	local found=''
 	mkdir -p "$T/bin" "$T/cache"
 	cp -rp "$cache/kernel-${LAB_KERNEL:-host}" "$cache/hot.list" "$(newest_state)" "$T/cache"
 	# shellcheck disable=SC2016
@@ -620,7 +620,9 @@ test_kvm_that_hangs_is_found_out() {
 	chmod +x "$T/bin/qemu-system-x86_64"
 	PATH=$T/bin:$PATH RDMA_LAB_CACHE=$T/cache timeout 60 "$L" run --fresh true 2>/dev/null
 	assertEquals 0 $?
-	assertEquals no "$(cat "$T"/cache/kvm-*)"
+	# Without /dev/kvm, as without the right to it, there is nothing to find out.
+	[[ ! -r /dev/kvm || ! -w /dev/kvm ]] || found=no
+	assertEquals "$found" "$(cat "$T"/cache/kvm-* 2>/dev/null)"
 	assertEquals "the probe runs on" "" "$(pgrep -f 'sleep 85$')"
 }
 

@@ -69,43 +69,55 @@ test_a_program_without_verbs_is_as_it_was() {
 
 # ---- in the lab
 
-# One ping-pong for each rule: NAME RULE of the client, - for none.
-session() {
-	local name rule limit way=(ibv_rc_pingpong -g 1 -n 4 -r 6)
-	port=18900
+# pingpong NAME PORT RULE OPTION…: one, with the client sabotaged; RULE - is none
+pingpong() {
+	local name=$1 port=$2 rule=$3 way=(timeout "$limit" ibv_rc_pingpong -g 1 -n 4 -r 6 -p "$2" "${@:4}")
+	serve "$name.server" "${way[@]}" -d rxe0
+	set -- labs/qptrace --quiet -o "$T/$name.json" --
+	[[ $rule == - ]] || set -- "$@" "$B/sabotage" -o "$T/$name.log" "$rule"
+	run "$name" "${way[@]:0:2}" "$@" "${way[@]:2}" -d rxe1 10.99.0.1
+	reap "$name.server"
+}
+
+# Of these, one side waits until it is ended: all at once, and asleep.
+hanging() {
+	local port=18950 limit=15 name rule
 	while read -r name rule; do
 		port=$((port + 1))
-		# Who never comes to an end has to be ended.
-		case $name in
-		plain | far | mtu | mask | cap | cqe | double) limit=60 ;;
-		*) limit=6 ;;
-		esac
-		serve "$name.server" timeout "$limit" "${way[@]}" -d rxe0 -p "$port"
-		set -- timeout "$limit" labs/qptrace --quiet -o "$T/$name.json" --
-		[[ $rule == - ]] || set -- "$@" "$B/sabotage" -o "$T/$name.log" "$rule"
-		run "$name" "$@" "${way[@]}" -d rxe1 -p "$port" 10.99.0.1
-		reap "$name.server"
+		pingpong "$name" "$port" "$rule" -e &
+	done <<-'END'
+		swapped modify_qp:RTR:dest_qp_num~
+		third post_send:3:sge.lkey^1
+		forgotten post_recv:2:skip
+		early reg_mr:early
+		killed post_send:2:kill
+		lost tcp:lose
+	END
+	# Awake, as those that they are compared with.
+	limit=10 pingpong flags 18970 reg_mr:access-LOCAL_WRITE
+	limit=10 pingpong mask 18971 modify_qp:RTS:mask-TIMEOUT
+	wait
+}
+
+session() {
+	local port=18900 limit=60 name rule
+	hanging
+	while read -r name rule; do
+		port=$((port + 1))
+		pingpong "$name" "$port" "$rule"
 	done <<-'END'
 		plain -
 		far poll:1000000:twice
 		mtu modify_qp:RTR:path_mtu=1
-		mask modify_qp:RTS:mask-TIMEOUT
-		swapped modify_qp:RTR:dest_qp_num~
-		flags reg_mr:access-LOCAL_WRITE
 		cap create_qp:max_recv_wr+5
 		cqe create_cq:cqe<<1
-		third post_send:3:sge.lkey^1
-		forgotten post_recv:2:skip
 		double post_recv:2:twice
-		early reg_mr:early
-		killed post_send:2:kill
-		lost tcp:lose
 	END
 }
 
 given_session() {
 	if [[ ! -d $kept/session ]]; then
-		in_lab "$(declare -f session); session" || return 1
+		in_lab "$(declare -f pingpong hanging session); session" || return 1
 		cp -r "$T" "$kept/session"
 	fi
 	cp -r "$kept/session/." "$T"
