@@ -11,6 +11,7 @@
 #   test-long  the same under ASan, UBSan and valgrind, the fuzzers, the pages
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
 #   bench      our programs against perftest, iperf3 and others, as ratios
+#   bench-plots  how the figures grow: with sizes, clients, channels, events
 #   faults     make each mistake of the catalogue, see the explainer name it
 #   explain-bench  sabotage other people's programs, count what the recorder says
 #   exercises  judge all planted solutions; make test-long draws a fourth of the wrong ones
@@ -307,6 +308,13 @@ bench:
 	@$(call deps,build lab bench)
 	$(MAKE) all
 	labs/bench
+
+.PHONY: bench-plots
+bench-plots:
+	@$(call deps,build lab bench)
+	$(MAKE) all
+	labs/tools/plots
+	labs/tools/pictures
 
 .PHONY: faults
 faults:

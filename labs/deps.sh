@@ -82,6 +82,7 @@ needs() {
 	test     path:/usr/lib*/python3*/*-packages/pyverbs  python3-pyverbs   python3-pyverbs                -                 verbs in Python, for the saboteur to spoil
 	bench    program:iperf3          iperf3                           iperf3                         iperf3            TCP throughput, for the NCCL net plugin
 	bench    program:sockperf        sockperf                         sockperf                       -                 TCP latency, for the same
+	bench    path:/usr/bin/time      time                             time                             time              what memory a report takes
 	bench    program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for tag matching
 	arm64    program:qemu-system-aarch64  qemu-system-arm             qemu-system-aarch64            qemu-system-aarch64  runs the VM as an ARM machine
 	arm64    program:aarch64-linux-gnu-gcc  gcc-aarch64-linux-gnu     gcc-aarch64-linux-gnu          aarch64-linux-gnu-gcc  compiles for it

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+#
+# plot.jq - a picture, for picture.awk, of what labs/bench plots measured:
+#
+#	jq -r -f plot.jq NAME.plot
+#
+# A plot is {plot, machine, kernel, date, how, rounds, curves: {NAME: [[X, Y], ...]}}.
+# Both axes are logarithmic: what doubles with each step is a straight line.
+
+def words: {
+	"grow-latency": {
+		title: "Half a round trip by the size of the message: rdma_client beside ib_send_lat | 半个来回的时间随消息大小的变化：rdma_client 与 ib_send_lat",
+		x: "bytes of a message | 消息的字节数", y: "us, half a round trip | 半个来回，us" },
+	"grow-bandwidth": {
+		title: "Bandwidth by the size of the message: rdma_client --bw beside ib_send_bw | 带宽随消息大小的变化：rdma_client --bw 与 ib_send_bw",
+		x: "bytes of a message | 消息的字节数", y: "MB/s" },
+	"grow-messages": {
+		title: "Messages per second by their size: the ring of WRITEs, SENDs, and TCP on loopback | 每秒的消息数随消息大小的变化：WRITE 写的 ring、SEND，以及 loopback 上的 TCP",
+		x: "bytes of a message | 消息的字节数", y: "messages a second | 每秒消息数" },
+	"grow-clients": {
+		title: "What rdma_engine reads in a second, by the number of its clients | rdma_engine 每秒读多少，随 client 数的变化",
+		x: "clients, a READ of each under way | client 数，各有一个 READ 在途", y: "MB/s; MB of memory | MB/s；内存 MB" },
+	"grow-channels": {
+		title: "What the NCCL plugin moves in a second, by the number of channels | NCCL 插件每秒搬多少，随 channel 数的变化",
+		x: "channels | channel 数", y: "MB/s" },
+	"grow-events": {
+		title: "qptrace report: seconds and MB of memory, by the number of events recorded | qptrace report：随所录事件数变化的秒数与内存",
+		x: "events in the recording | 录下的事件数", y: "s, MB" } };
+
+# The numbers of an axis: powers of 2 up to 2^10 and its powers, or of 10.
+def short: if . >= 1048576 and . % 1048576 == 0 then "\(. / 1048576)Mi"
+	elif . >= 1024 and . % 1024 == 0 then "\(. / 1024)Ki"
+	elif . >= 1000000 then "\(. / 1000000)M" elif . >= 1000 then "\(. / 1000)k"
+	else tostring end;
+def at: . * 100 | round / 100;
+def left: 10; def right: 62; def top: 2; def bottom: 18;
+
+. as $p | words[.plot] as $w
+| [.curves[][] | .[0]] as $xs | [.curves[][] | .[1]] as $ys
+| ($xs | min | log2) as $x0 | ($xs | max | log2) as $x1
+| ($ys | min | log10 | floor) as $y0 | ($ys | max | log10 | ceil) as $y1
+| def x: left + (log2 - $x0) / ($x1 - $x0) * (right - left);
+def y: bottom - (log10 - $y0) / ($y1 - $y0) * (bottom - top);
+# no more numbers than there is room for
+def sparse: . as $all | ((length + 7) / 8 | floor) as $step
+	| [range(0; length; $step) | $all[.]];
+"# measured \(.date); make bench-plots measures anew",
+"title \($w.title)",
+"size 90 22.5",
+"text 1 0.9 plain \($w.y)",
+(range($y0; $y1 + 1) | exp10 | "line dim.dash \(left),\(y | at) \(right),\(y | at)",
+	"text \(left - 1) \(y | at) dim.r \(if . < 1 then . else round | short end)"),
+"line plain \(left),\(top) \(left),\(bottom) \(right),\(bottom)",
+($xs | unique | sparse[] | "text \(x | at) \(bottom + 1) plain.c \(short)"),
+"text \((left + right) / 2) \(bottom + 2.3) plain.c \($w.x)",
+(.curves | to_entries | to_entries[] | .key as $i
+	| ["data", "control", "memory", "error"][$i] as $style
+	| "line \($style) \([.value.value[] | "\(.[0] | x | at),\(.[1] | y | at)"] | join(" "))",
+	"line \($style) \(right + 2),\(top + 1 + $i * 1.5) \(right + 5),\(top + 1 + $i * 1.5)",
+	"text \(right + 6) \(top + 1 + $i * 1.5) \($style) `\(.value.key)`"),
+($p.how | split(" | ")) as $how
+| "text 1 \(bottom + 3.8) dim \($p.kernel), \($p.machine), \($p.date): \($how[0]); rounds: \($p.rounds) | \($p.kernel)，\($p.machine)，\($p.date)：\($how[1])；轮数：\($p.rounds)"
