@@ -314,7 +314,7 @@ bench-plots:
 	@$(call deps,build lab bench)
 	$(MAKE) all
 	labs/tools/plots
-	labs/tools/pictures
+	labs/tools/pictures fill labs/bench.md
 
 .PHONY: faults
 faults:

@@ -49,7 +49,7 @@ def sparse: . as $all | ((length + 7) / 8 | floor) as $step
 "size 90 22.5",
 "text 1 0.9 plain \($w.y)",
 (range($y0; $y1 + 1) | exp10 | "line dim.dash \(left),\(y | at) \(right),\(y | at)",
-	"text \(left - 1) \(y | at) dim.r \(if . < 1 then . else round | short end)"),
+	"text \(left - 1) \(y | at) dim.r \(if . < 1 then . * 1000 | round / 1000 else round end | short)"),
 "line plain \(left),\(top) \(left),\(bottom) \(right),\(bottom)",
 ($xs | unique | sparse[] | "text \(x | at) \(bottom + 1) plain.c \(short)"),
 "text \((left + right) / 2) \(bottom + 2.3) plain.c \($w.x)",
