@@ -477,21 +477,6 @@ test_killed_fresh_client_leaves_no_qemu() {
 	assertEquals "directories of killed ones" "" "$(ls -d "$base"/f.* 2>/dev/null)"
 }
 
-# pingpong MODE: microseconds per iteration, with events
-pingpong() {
-	# shellcheck disable=SC2016
-	timeout 60 "$L" run "$1" bash -c 'ibv_rc_pingpong -e -d rxe0 -g 1 >/dev/null & sleep 1
-		ibv_rc_pingpong -e -d rxe1 -g 1 127.0.0.1' | sed -n 's/.*seconds = \(.*\) usec.*/\1/p'
-}
-
-test_counted_time_repeats() {
-	local a b
-	a=$(pingpong --counted 2>/dev/null)
-	b=$(pingpong --counted)
-	assertTrue "$a and $b us differ by over 3 %" \
-		"awk 'BEGIN { a = \"$a\" + 0; b = \"$b\" + 0; d = a > b ? a - b : b - a; exit !(a > 0 && d < 0.03 * a) }'"
-}
-
 # ---- Soft-RoCE in there
 
 test_packets_cross_the_veth() {

@@ -53,7 +53,7 @@ test_bad_clients() {
 }
 
 test_bad_servers() {
-	each "$BAD_SERVERS" hosts
+	bad_servers
 	assert_clean
 }
 

@@ -200,7 +200,7 @@ test_limit() {
 	done
 }
 
-test_bad_servers() { each "$BAD_SERVERS" hosts; }
+test_bad_servers() { bad_servers; }
 
 test_only_an_echo_server() {
 	next_port

@@ -151,14 +151,27 @@ each() {
 loud() { grep -v 'nothing came' <<<"$1"; }
 silent() { grep 'nothing came' <<<"$1"; }
 
-# hosts WHAT PATTERN: a client of a hostile server
-hosts() {
+# visit WHAT PATTERN: a client of a hostile server
+visit() {
 	local patience=20
 	[[ $2 != *'nothing came'* ]] || patience=3
-	next_port
 	start "host.$1" timeout -k 1 20 "$N/ucx_peer" server "$port" "$1"
 	await listening_or_ended "$port" "$pid"
 	ask ucx_echo "guest.$1" -q -i "$patience" -t "$patience"
+	kill "${pids["host.$1"]}" 2>/dev/null
 	reap "host.$1" 2>/dev/null
-	assert_error "guest.$1" 1 "$2"
+}
+
+# bad_servers: all of them, at once: most of them only wait
+bad_servers() {
+	local visits=()
+	begin_visit() {
+		next_port
+		visit "$@" &
+		visits+=("$!")
+	}
+	told() { assert_error "guest.$1" 1 "$2"; }
+	each "$BAD_SERVERS" begin_visit
+	wait "${visits[@]}"
+	each "$BAD_SERVERS" told
 }
