@@ -163,6 +163,7 @@ visit() {
 }
 
 # bad_servers: all of them, at once: most of them only wait
+# shellcheck disable=SC2317 # each() calls
 bad_servers() {
 	local visits=()
 	begin_visit() {
