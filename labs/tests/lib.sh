@@ -20,9 +20,10 @@ B=${BUILD:-build}
 SOURCES=${SOURCES:-$ROOT}
 mkdir -p "$ROOT/build"
 
-# What is said is compared: in English, whoever runs it.
+# What is said is compared: in English and UTF-8, whoever runs it. And an ordinary
+# user's PATH on Debian lacks what only root needs.
 unset LC_ALL
-export LC_MESSAGES=C
+export LC_MESSAGES=C LC_CTYPE=C.UTF-8 PATH=$PATH:/usr/sbin:/sbin
 
 lab() { "$ROOT/labs/lab" "$@"; }
 
