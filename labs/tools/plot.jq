@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# plot.jq - a picture, for picture.awk, of what labs/bench plots measured:
+# plot.jq - a picture, for picture.awk, of what labs/tools/plots measured:
 #
 #	jq -r -f plot.jq NAME.plot
 #

@@ -26,7 +26,7 @@ with() {
 
 test_no_slower_than_the_baseline() {
 	local got base
-	got=$(cd "$ROOT" && labs/bench baseline) || fail 'labs/bench baseline ended with an error'
+	got=$(cd "$ROOT" && labs/bench baseline) || { fail 'labs/bench baseline ended with an error'; return; }
 	base=$(with "$got" | tail -n 1)
 	if [[ ! $base ]]; then
 		# Another kernel or compiler: at least it has to repeat.

@@ -99,4 +99,62 @@ test_table() {
 	assert_in "$out" '^  ib_send_bw  +50\.00 +100\.00 +2\.000 .*: too few rounds$'
 }
 
+# plots ARG…: in a copy, where labs/pictures has one plot; sets $rc, output in $T/out
+plots() {
+	rc=0
+	mkdir -p "$T/tree/labs/tools" "$T/tree/labs/pictures"
+	cp "$BENCH" "$T/tree/labs"
+	cp "$ROOT/labs/tools/plots" "$T/tree/labs/tools"
+	"$T/tree/labs/tools/plots" "$@" >"$T/out" 2>&1 || rc=$?
+}
+
+test_plots_with_wrong_words_measure_nothing() {
+	local wrong
+	for wrong in 'events nonsense' '--rounds 0' '--rounds' '--json'; do
+		# shellcheck disable=SC2086 # words
+		plots $wrong </dev/null
+		assertEquals "$wrong: exit code" 2 "$rc"
+		assertEquals "$wrong: cause and next step" 'plots: plots: next:' "$(grep -o '^plots: \(next:\)*' "$T/out" | xargs)"
+		assertEquals "$wrong: written" '' "$(ls "$T/tree/labs/pictures")"
+	done
+}
+
+test_a_plot_is_whole_or_as_it_was() {
+	plots --inside 1 gather grow-x 'this machine' <<<$'ours 1 3\nours 1 5\nours 2 7\ntheirs 1 4'
+	assertEquals "$(<"$T/out")" 0 "$rc"
+	assertEquals '{"ours":[[1,4],[2,7]],"theirs":[[1,4]]}' "$(jq -c .curves "$T/tree/labs/pictures/grow-x.plot")"
+	cp "$T/tree/labs/pictures/grow-x.plot" "$T/before"
+	plots --inside 1 gather grow-x 'this machine' </dev/null
+	assertEquals 1 "$rc"
+	assert_in "$(<"$T/out")" '^plots: nothing was measured for grow-x'
+	plots --inside 1 gather grow-x 'this machine' <<<'ours one 3'
+	assertNotEquals 0 "$rc"
+	cmp "$T/before" "$T/tree/labs/pictures/grow-x.plot"
+	assertEquals 'the plot that was there' 0 $?
+	assertEquals 'and nothing else' grow-x.plot "$(ls "$T/tree/labs/pictures")"
+}
+
+test_against_a_commit_that_is_none() {
+	local rc=0
+	(cd "$ROOT" && labs/bench --against no-such-commit) >"$T/out" 2>&1 || rc=$?
+	assertEquals 2 "$rc"
+	assert_in "$(<"$T/out")" "^bench: there is no commit 'no-such-commit'"
+	assert_in "$(<"$T/out")" '^bench: next: '
+}
+
+# What the lab could not do for another reason than that it cannot run here is a failure.
+test_a_lab_that_fails_is_no_skip() {
+	local how said
+	for how in 1 77; do
+		said=$(
+			lab_rc=$how
+			skip() { echo skip; }
+			fail() { echo fail; }
+			need_lab
+			echo "$?"
+		)
+		assertEquals "lab run ended with $how" "$([[ $how == 77 ]] && echo skip || echo fail) 1" "$(xargs <<<"$said")"
+	done
+}
+
 . shunit2
