@@ -14,7 +14,6 @@
 #   bench-plots  how the figures grow: with sizes, clients, channels, events
 #   faults     make each mistake of the catalogue, see the explainer name it
 #   explain-bench  sabotage other people's programs, count what the recorder says
-#   exercises  judge all planted solutions; make test-long draws a fourth of the wrong ones
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/fuzz/long_fuzz.sh)
 #   mutants    put each known fault back and see the tests catch it
 #   mutants-random   draw N=40 faults by rule (SEED=…), count what the tests see
@@ -327,11 +326,6 @@ explain-bench:
 	@$(call deps,build lab test)
 	$(MAKE) all
 	labs/faults/explain-bench
-
-.PHONY: exercises
-exercises: deps
-	$(MAKE) all
-	EXERCISES=all SUITE_LIMIT=3600 labs/tests/run labs/tests/exercises/long_exercises_*.sh
 
 .PHONY: mutants
 mutants: deps

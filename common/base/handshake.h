@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * handshake.h - the three messages of stage 4, and what of them cannot be. On the
- * wire all of them are packed and big-endian; functions here take host byte order.
+ * wire all of them are packed and big-endian.
  */
 #ifndef BASE_HANDSHAKE_H
 #define BASE_HANDSHAKE_H
@@ -31,7 +31,7 @@ struct cm_con_data_t {
 	uint8_t active_mtu; /* enum ibv_mtu, 1 ... 5 */
 	uint64_t addr;	    /* my buffer, for RDMA READ and WRITE */
 	uint32_t rkey;	    /* its key */
-	uint32_t size;	    /* its length in bytes */
+	uint32_t size;	    /* bytes of a message there at most: msg_size */
 } __attribute__((packed));
 
 /* Where both sides meet. */
@@ -48,6 +48,8 @@ struct sync_msg {
 
 /* 0, or -EPROTO (reported, with both sides' values). @peers as on the wire. */
 int check_hello(const struct hello *peers);
+
+/* The same of what cannot be; @peers in host byte order. */
 int check_cm_con_data(const struct cm_con_data_t *peers);
 
 /* @peers as on the wire. -EPROTO: the peer is elsewhere; -EREMOTEIO: it failed. */

@@ -574,7 +574,7 @@ struct explanation explain_create_qp_call(struct ibv_pd *pd,
 			       "set init.qp_type = IBV_QPT_RC (2); 0 means it "
 			       "was forgotten",
 			       "qp_type %d is no QP type", (int)init->qp_type);
-	if (!init->send_cq || (!init->recv_cq && !init->srq))
+	if (!init->send_cq || !init->recv_cq)
 		return because("qp-without-cq",
 			       "set init.send_cq and init.recv_cq; one CQ may "
 			       "serve both",

@@ -177,10 +177,12 @@ build_learner() {
 	return "$rc"
 }
 
-# The first lines of what the compiler says, with the learner's own line numbers
+# The first lines of what the compiler says, with the learner's own line numbers; of the
+# linker only what is missing, or there twice
 complaint() {
-	grep -E ': (error|fatal error|warning): |undefined reference|multiple definition|ld: ' "$box/compiler" |
-		sed 's|/usr/bin/ld: ||; s|[^ ]*/src/||g; s|'"$root"'/||g' | sort -u | sort -t: -k2,2n | head -n "${1:-3}"
+	sed -n "s|.*\(undefined reference to .*\)|\1|p; s|.*\(multiple definition of [^;]*\).*|\1|p
+		/: \(fatal \)\{0,1\}error: \|: warning: /s|[^ ]*/src/||gp" "$box/compiler" |
+		sed "s|$root/||g" | awk '!seen[$0]++' | sort -st: -k2,2n | head -n "${1:-3}"
 }
 
 # ---- the scenes
@@ -389,10 +391,13 @@ explained() {
 		[[ ! $text || $(rc_of "$name") == none ]] || { echo "$text" && return; }
 	done
 	[[ ! $stands_alone ]] || return 0 # what it says itself explains nothing
-	cat "${files[@]/%/.err}" 2>/dev/null | sed -En 's/^(error|warning): //p' | {
-		grep -vE 'the peer (failed|closed)|waiting for the peer' || :
-	} | head -n 1 | cut -c 1-400
+	cat "${files[@]/%/.err}" 2>/dev/null | sed -En 's/^(error|warning): //p' |
+		awk -v weak="$is_weak" '$0 ~ weak { if (!said) said = $0; next } { said = $0; exit }
+			END { if (said) print substr(said, 1, 400) }'
 }
+
+# Who sent knows more than who waited in vain, or was left by the other.
+is_weak='the peer (failed|closed)|waiting for the peer|nothing came before the deadline|no completion on QP .* within'
 
 # ---- a test
 
@@ -409,6 +414,7 @@ differs() {
 	[[ ! $failed ]] || return 0
 	failed=1 observed=$1 expected=$2
 	[[ ! $E || ${#blame[@]} == 0 ]] || named=$(explained)
+	[[ ! $named =~ $is_weak ]] || weak=$named named=''
 }
 
 # because ENGLISH CHINESE: unless the explainer names a cause in $blame
@@ -454,14 +460,23 @@ well() {
 
 one_line() { tr -s '\n\t' '  ' <<<"${1:--}" | sed 's/ *$//'; }
 
-# run_test NAME: sets $line
+# run_test NAME: sets $line; $helped: the hint and section of each cause that was named
 run_test() {
 	local points=0 title=$1 hint='' section='' failed='' observed='' expected='' cause='' E='' blame=()
-	local named='' how=ok got all_records=() records=() value
+	local named='' weak='' how=ok got all_records=() records=() value same
 	"$1"
 	if [[ $failed ]]; then
 		how=fail
-		cause=${named:-$cause}
+		cause=${named:-${cause:-$weak}}
+		same=${named//[0-9]/}
+		if [[ $same && ${helped[$same]:-} ]]; then
+			IFS=$'\t' read -r hint section <<<"${helped[$same]}"
+			cause+=$(say ' (as in a test above)' '（与上面某一项同因）')
+		elif [[ $same ]]; then
+			helped[$same]=$hint$'\t'$section
+		fi
+	else
+		cause=''
 	fi
 	got=$points
 	[[ ! $failed ]] || got=0
@@ -475,7 +490,7 @@ test_builds() {
 	worth 5 'it compiles and links into the real programs' '能编译，并链接进真正的程序'
 	if [[ ! $built ]]; then
 		differs "$(complaint 3)" "$(say 'no errors' '没有错误')"
-		because "the compiler's or the linker's own word" '这是编译器或链接器说的'
+		because "$(complaint 1)"
 	elif [[ $(complaint) ]]; then
 		differs "$(complaint 2)" "$(say 'no warnings' '没有警告')"
 		because 'a warning of the compiler is a fault more often than not' '编译器的警告多半就是错误'
@@ -509,11 +524,13 @@ new_box() {
 # run_tests TEST…: to $results and to the command $show
 run_tests() {
 	local test line
+	local -A helped=()
 	: >"$results"
 	for test; do
 		run_test "$test"
 		echo "$line" >>"$results"
-		"${show[@]}" "$line"
+		# Of what does not build there is no more to be said.
+		[[ ! $built && $test != test_builds ]] || "${show[@]}" "$line"
 	done
 }
 
@@ -529,7 +546,8 @@ judge() {
 }
 
 # judge_many FOLDER DIR NAME:TEST…: for whoever trusts the files DIR/NAME/STAGE: each is
-# judged by that test, or "all", and all share a VM. The results are DIR/NAME.results.
+# judged by that test, or "all", and all share a VM, whose time is counted: what a
+# program runs into first depends on no other work. The results are DIR/NAME.results.
 judge_many() {
 	local case test built='' news='' ended=' ' stopped='' source show=(:) dir=$2 all boxes=() tests
 	local -A box_of=()
@@ -550,8 +568,9 @@ judge_many() {
 		boxes+=("$box")
 	done
 	# shellcheck disable=SC2016 # for that bash
-	(cd "$all" && LAB_IDLE_MINUTES=5 "$root/labs/lab" run --fresh --tree "$all" --timeout $((100 + 60 * ${#boxes[@]})) -- bash -c \
-		'for box; do bash "$box/scene.sh" "$box" >"$box/news"; done' - "${boxes[@]}" >"$all/lab" 2>&1 </dev/null)
+	(cd "$all" && LAB_IDLE_MINUTES=5 "$root/labs/lab" run --counted --tree "$all" --timeout $((100 + 60 * ${#boxes[@]})) -- bash -c \
+		'chrt -i 0 sh -c "while :; do :; done" &
+		for box; do bash "$box/scene.sh" "$box" >"$box/news"; done' - "${boxes[@]}" >"$all/lab" 2>&1 </dev/null)
 	for case in "${@:3}"; do
 		box=${box_of[$case]} built='' ended=' ' stopped=''
 		results=$dir/${case%%:*}.results

@@ -76,8 +76,29 @@ static bool is_local(const struct cause *cause)
 	return IS_ONE_OF(text_in(cause->line, "status"), statuses);
 }
 
+/* 这两个 QP 之间，有没有过一个包真的到了：成功的 completion，两边算在一起。*/
+static bool got_through(const struct report *r, const struct qp *qp)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+
+		if (e->class == CLASS_COMPLETION &&
+		    !strcmp(e->status, "SUCCESS") &&
+		    (qp_of(r, e->side, e->qp) == qp ||
+		     qp_of(r, e->side, e->qp) == qp->peer))
+			return true;
+	}
+	return false;
+}
+
 static void doubt_receives(const struct report *r, struct cause *cause)
 {
+	const struct explanation nothing = because(
+		"nothing-arrives",
+		"tcpdump udp port 4791 on both sides; look for a firewall on "
+		"UDP 4791: TCP may pass where RoCE does not",
+		"both ends match and have what they need, and of all that they "
+		"sent nothing has arrived");
 	const struct explanation why = because(
 		"lost-on-the-way",
 		"tcpdump udp port 4791 on both sides tells which of the two "
@@ -89,7 +110,9 @@ static void doubt_receives(const struct report *r, struct cause *cause)
 
 	if (!has_receives(r, cause))
 		return;
-	cause_restate(cause, &why);
+	cause_restate(cause, got_through(r, qp_of(r, cause->side, cause->qp))
+				     ? &why
+				     : &nothing);
 	cause->proven = false;
 }
 
@@ -190,11 +213,11 @@ static bool reads(const struct report *r, const struct qp *qp)
 	return false;
 }
 
-/* 设备打开了，却一个 QP 也没有建成。*/
-static bool made_nothing(const struct report *r, int side)
+/* 设备打开了，却没有一个 QP 连上。*/
+static bool connected_nothing(const struct report *r, int side)
 {
 	for (size_t i = 0; i < r->qp_count; i++)
-		if (r->qps[i].side == side)
+		if (r->qps[i].side == side && got_to(r, &r->qps[i], "RTR"))
 			return false;
 	return true;
 }
@@ -229,7 +252,7 @@ static bool came_true(const struct report *r, const struct cause *cause)
 	    (!strcmp(cause->id, "netdev-down") ||
 	     !strcmp(cause->id, "no-carrier")))
 		return number_in(cause->line, "idle") ||
-		       made_nothing(r, cause->side);
+		       connected_nothing(r, cause->side);
 	if (cause->kind != CAUSE_WARNING || !qp)
 		return false;
 	if (!strcmp(cause->id, "rd-atomic-zero"))
@@ -390,7 +413,8 @@ void report_blame(const struct report *r, struct causes *all)
 		believe_warnings, check_sleepers, check_dead,
 		check_cm,	  check_cq_room,  check_receives,
 		check_tcp,	  check_exchange, check_untaken,
-		check_stuck,	  check_deadlock, suspect_exchange,
+		check_stuck,	  check_lost,	  check_deadlock,
+		suspect_exchange,
 	};
 
 	for (size_t i = 0; i < all->count; i++)

@@ -159,6 +159,25 @@ size_t modified(const struct report *r, const struct qp *qp)
 	return last_of(r, qp->side);
 }
 
+bool got_to(const struct report *r, const struct qp *qp, const char *state)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		json_t *line;
+		bool there;
+
+		if (e->side != qp->side || e->qp != qp->id ||
+		    strcmp(e->ev, "modify_qp") || e->class == CLASS_FAILURE)
+			continue;
+		line = event_line(r, e);
+		there = !strcmp(text_in(line, "to"), state);
+		json_decref(line);
+		if (there)
+			return true;
+	}
+	return false;
+}
+
 bool uses_srq(const struct qp *qp)
 {
 	return json_object_get(qp->first, "srq") != NULL;

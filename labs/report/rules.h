@@ -63,6 +63,9 @@ const struct qp *qp_of(const struct report *r, int side, uint64_t id);
 size_t last_of(const struct report *r, int side);
 size_t modified(const struct report *r, const struct qp *qp);
 
+/* It succeeded in bringing @qp there: "RTR". */
+bool got_to(const struct report *r, const struct qp *qp, const char *state);
+
 /* The last @ev with @op (NULL: any) of a side, or NOWHERE. */
 size_t last_cm(const struct report *r, int side, const char *ev,
 	       const char *op);
@@ -85,6 +88,7 @@ typedef void rule(const struct report *r, struct causes *all);
 rule compare_pairs, check_writes, check_datagrams, check_receives,
 	check_cq_room;
 rule check_sleepers, check_dead, check_cm, check_tcp, check_exchange,
-	check_untaken, check_stuck, check_deadlock, suspect_exchange;
+	check_untaken, check_stuck, check_lost, check_deadlock,
+	suspect_exchange;
 
 #endif

@@ -209,6 +209,23 @@ static bool waits_for_send(const struct report *r, int side)
 				       any_thread_in(r, side, "get_cq_event"));
 }
 
+static bool waits_to_receive(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (r->qps[i].side == side && r->qps[i].peer &&
+		    receives_left(r, &r->qps[i]) > 0)
+			return true;
+	return false;
+}
+
+/* @side 已经连上，在等 completion，而它发的都完成了：缺的是另一个请求，它的或对方的。*/
+static bool polls_in_vain(const struct report *r, int side)
+{
+	return (any_thread_in(r, side, "poll_cq") ||
+		any_thread_in(r, side, "get_cq_event")) &&
+	       (went_up(r, side) || went_up(r, !side)) && !sends_wait(r, side);
+}
+
 /* 没有人听，connect() 当场就被拒绝；听着的，它立刻成功。等着，就是包没有到。*/
 void check_tcp(const struct report *r, struct causes *all)
 {
@@ -244,7 +261,19 @@ void check_exchange(const struct report *r, struct causes *all)
 		json_t *line = stopped_at(r, s, &where);
 
 		if (line && reads_socket(line) && is_awaited(r, s, where) &&
-		    !waits_for_send(r, !s)) {
+		    polls_in_vain(r, !s)) {
+			why = because("post-forgotten",
+				      "look in both time lines for the "
+				      "message that was to come next, and who "
+				      "was to post it",
+				      "%c waits for a completion, and no send "
+				      "is under way that would bring it, while "
+				      "%c waits for bytes over TCP",
+				      "AB"[!s], "AB"[s]);
+			cause_suggest(r, all, last_of(r, !s), &why);
+			s = r->sides;
+		} else if (line && reads_socket(line) &&
+			   is_awaited(r, s, where) && !waits_for_send(r, !s)) {
 			why = because("exchange-short",
 				      "compare what both sides send and read "
 				      "over TCP: sizes, order, and whether a "
@@ -263,35 +292,21 @@ void check_exchange(const struct report *r, struct causes *all)
 	}
 }
 
-static bool waits_to_receive(const struct report *r, int side)
-{
-	for (size_t i = 0; i < r->qp_count; i++)
-		if (r->qps[i].side == side && r->qps[i].peer &&
-		    receives_left(r, &r->qps[i]) > 0)
-			return true;
-	return false;
-}
-
 /* ---- 半路停下的 QP -------------------------------------------------------- */
 
-static bool got_to(const struct report *r, const struct qp *qp,
-		   const char *state)
+/*
+ * 停在半路，而对方正等着它：等它收（它到不了 RTR），或者等它发（它到不了 RTS；自己先走了的，
+ * 是别处先失败了）。由 rdma_cm 连的，半路上还在等的是连接。
+ */
+static bool is_halfway(const struct report *r, const struct qp *qp)
 {
-	for (size_t i = 0; i < r->count; i++) {
-		const struct event *e = &r->events[i];
-		json_t *line;
-		bool there;
-
-		if (e->side != qp->side || e->qp != qp->id ||
-		    strcmp(e->ev, "modify_qp") || e->class == CLASS_FAILURE)
-			continue;
-		line = event_line(r, e);
-		there = !strcmp(text_in(line, "to"), state);
-		json_decref(line);
-		if (there)
-			return true;
-	}
-	return false;
+	if (!got_to(r, qp, "INIT") ||
+	    last_cm(r, qp->side, "rdma_create_qp", NULL) != NOWHERE)
+		return false;
+	if (sends_wait(r, !qp->side))
+		return !got_to(r, qp, "RTR");
+	return !r->side[qp->side].ended && waits_to_receive(r, !qp->side) &&
+	       !got_to(r, qp, "RTS");
 }
 
 void check_stuck(const struct report *r, struct causes *all)
@@ -304,16 +319,16 @@ void check_stuck(const struct report *r, struct causes *all)
 	for (size_t i = 0; !is_stalled_for(r, all) && i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
 
-		if (!qp->peer || sends_wait(r, !qp->side) ||
-		    !waits_to_receive(r, !qp->side) || got_to(r, qp, "RTS") ||
-		    !got_to(r, qp->peer, "RTS") || !got_to(r, qp, "INIT"))
+		if (!qp->peer || !is_halfway(r, qp) ||
+		    !got_to(r, qp->peer, "RTS"))
 			continue;
 		why = because("qp-too-early",
 			      "finish the way up; did one step fail, and "
 			      "nobody looked?",
-			      "%s never went to RTS, and the other side's QP "
-			      "did: it cannot send",
-			      world_name(name, sizeof(name), qp));
+			      "%s never went to %s, and the other side's QP "
+			      "is in RTS",
+			      world_name(name, sizeof(name), qp),
+			      got_to(r, qp, "RTR") ? "RTS" : "RTR");
 		cause_add(r, all, modified(r, qp), qp, &why);
 		return;
 	}
@@ -418,8 +433,8 @@ void check_untaken(const struct report *r, struct causes *all)
 	}
 }
 
-/* 它的别的 send 都带着 SIGNALED，只有一个没有。*/
-static bool is_the_odd_one(const struct report *r, const struct cause *cause)
+/* 它的别的 send 都带着 SIGNALED，只有一个没有；或者一个也没有。*/
+static bool is_suspicious(const struct report *r, const struct cause *cause)
 {
 	size_t with = 0, without = 0;
 
@@ -437,7 +452,7 @@ static bool is_the_odd_one(const struct report *r, const struct cause *cause)
 			without++;
 		json_decref(line);
 	}
-	return without == 1 && with > 0;
+	return without > 0 && (without == 1 || !with);
 }
 
 /* 停在那里、没有 completion 可等的正是漏了 SIGNALED 的那一个：不是谁忘了发。*/
@@ -447,13 +462,93 @@ static bool suspect_unsignaled(const struct report *r, struct causes *all)
 		struct cause *c = &all->items[i];
 
 		if (strcmp(c->id, "unsignaled") || was_done(r, c) ||
-		    !is_the_odd_one(r, c))
+		    !is_suspicious(r, c))
 			continue;
 		c->kind = CAUSE_HINT;
 		c->proven = true;
 		return true;
 	}
 	return false;
+}
+
+/* 最后还在发：不是在等，只是没有做完就被人叫停了。*/
+static bool goes_on(const struct report *r, int side)
+{
+	size_t i = r->count;
+
+	while (i-- > 0 && r->events[i].t > r->side[side].last - END_NS)
+		if (r->events[i].side == side &&
+		    r->events[i].class == CLASS_POST_SEND)
+			return true;
+	return false;
+}
+
+/* UC、UD：发出去就算完成，到没有到，只有对端知道。*/
+static bool is_unreliable(const struct qp *qp)
+{
+	return !strcmp(qp->type, "UC") || !strcmp(qp->type, "UD");
+}
+
+/* @side 的 UC、UD QP 到 @until 为止发成了几个、到了几个 */
+static size_t count_of(const struct report *r, int side, size_t until,
+		       bool arrivals)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < until; i++) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, e->side, e->qp);
+
+		if (e->side == side && qp && is_unreliable(qp))
+			n += arrivals ? e->class == CLASS_COMPLETION &&
+						is_arrival(e)
+				      : takes_receive(e) &&
+						!came_to_nothing(r, e);
+	}
+	return n;
+}
+
+/* 它在看 CQ，或者睡着而 CQ 会叫醒它。*/
+static bool would_see(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+
+		if (qp->side == side && is_unreliable(qp) &&
+		    any_thread_in(r, side, "get_cq_event") &&
+		    why_no_event(r, side, number_in(qp->first, "recv_cq"))
+			    .cause[0])
+			return false;
+	}
+	return any_thread_in(r, side, "poll_cq") ||
+	       any_thread_in(r, side, "get_cq_event");
+}
+
+/* 发的那边说完成了，收的那边停在那里等，却少了：丢在路上。*/
+void check_lost(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	size_t where;
+
+	for (int s = 0; r->sides > 1 && s < 2; s++) {
+		json_t *at = stopped_at(r, !s, &where);
+		size_t sent = at ? count_of(r, s, where, false) : 0;
+		size_t come = at ? count_of(r, !s, where, true) : 0;
+
+		json_decref(at);
+		if (sent <= come || !would_see(r, !s))
+			continue;
+		why = because(come ? "lost-on-the-way" : "nothing-arrives",
+			      "tcpdump udp port 4791 on both sides; look for a "
+			      "firewall on UDP 4791, a link that loses, an MTU "
+			      "too small on the way",
+			      "%c has sent %zu messages, and %zu of them came "
+			      "to %c, which waits for more: UC and UD do not "
+			      "send again what is lost",
+			      "AB"[s], sent, come, "AB"[!s]);
+		cause_add(r, all, where, NULL, &why);
+		return;
+	}
 }
 
 /* 两边都在等对方的消息，而没有一个在路上：永远等下去。谁忘了，只有它们自己知道。*/
@@ -464,7 +559,8 @@ void check_deadlock(const struct report *r, struct causes *all)
 	if (r->sides < 2 || !gave_up(&r->side[0]) || !gave_up(&r->side[1]) ||
 	    is_suggested(all) || is_stalled_for(r, all) || sends_wait(r, 0) ||
 	    sends_wait(r, 1) || !waits_to_receive(r, 0) ||
-	    !waits_to_receive(r, 1) || suspect_unsignaled(r, all))
+	    !waits_to_receive(r, 1) || goes_on(r, 0) || goes_on(r, 1) ||
+	    suspect_unsignaled(r, all))
 		return;
 	why = because("post-forgotten",
 		      "look in both time lines for the message that was to "
@@ -492,10 +588,26 @@ void check_cm(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides; s++) {
 		size_t asked = last_cm(r, s, "rdma_event", "CONNECT_REQUEST");
 		size_t route = last_cm(r, s, "rdma_resolve_route", NULL);
+		size_t connect = last_cm(r, s, "rdma_connect", NULL);
 
 		if (!still_waits(r, s))
 			continue;
 
+		if (r->sides > 1 && connect != NOWHERE &&
+		    !is_after(last_cm(r, s, "rdma_event", NULL), connect) &&
+		    last_cm(r, !s, "rdma_listen", NULL) != NOWHERE &&
+		    last_cm(r, !s, "rdma_event", "CONNECT_REQUEST") ==
+			    NOWHERE) {
+			why = because("nothing-arrives",
+				      "tcpdump udp port 4791 on both sides: "
+				      "librdmacm asks over RoCE itself; look "
+				      "for a firewall, and at `ip neigh`",
+				      "%c has called rdma_connect, and its "
+				      "request has not come to %c, which "
+				      "listens",
+				      "AB"[s], "AB"[!s]);
+			cause_add(r, all, connect, NULL, &why);
+		}
 		if (is_after(asked, last_cm(r, s, "rdma_accept", NULL)) &&
 		    is_after(asked, last_cm(r, s, "rdma_reject", NULL))) {
 			why = because("cm-not-accepted",

@@ -19,6 +19,7 @@
  *	                        twice       RECV 的 completion 来两次，然后才是 SEND 的
  *	                        early       RECV 的 completion 先来，然后才是 SEND 的
  *	                        late        每个 SEND 晚 300 ms 才交给设备
+ *	                        between     arm 之前先过 500 ms：该来的都已经来了
  *	                        no_nul      每个 SEND 的内容都是 'x'，没有 NUL
  *	                        stuck       拆除永远不返回
  *
@@ -255,6 +256,13 @@ static int spy_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	return err ? err : device_ops.post_send(qp, wr, bad);
 }
 
+static int spy_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	if (lies("between"))
+		usleep(500 * 1000);
+	return device_ops.req_notify_cq(cq, solicited_only);
+}
+
 static int (*device_query_port)(struct ibv_context *context, uint8_t port,
 				struct ibv_port_attr *attr, size_t size);
 
@@ -280,6 +288,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	context->ops.poll_cq = spy_poll_cq;
 	context->ops.post_recv = spy_post_recv;
 	context->ops.post_send = spy_post_send;
+	context->ops.req_notify_cq = spy_req_notify_cq;
 	device_query_port = verbs_get_ctx(context)->query_port;
 	verbs_get_ctx(context)->query_port = spy_query_port;
 	note("make device");

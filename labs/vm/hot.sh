@@ -14,8 +14,10 @@ hot_programs=(bash sh cat ls cp mv rm mkdir rmdir touch chmod ln head tail tee t
 	cut seq date sleep echo printf true false test '[' expr env id uname hostname tty stty
 	nproc timeout mktemp mkfifo dirname basename readlink realpath sha256sum cmp diff od dd
 	kill stat pwd whoami yes paste nohup tac grep sed awk find xargs ip rdma tc ss ps pgrep
-	pkill setpriv taskset setsid unshare busybox ibv_devices ibv_devinfo ibv_rc_pingpong
-	ib_send_lat ib_send_bw ib_write_lat ib_write_bw ib_read_lat ib_read_bw)
+	pkill setpriv taskset setsid unshare busybox ibv_devices ibv_devinfo ibv_{rc,uc,ud,srq}_pingpong
+	ib_{send,write,read,atomic}_{lat,bw} rping rstream ucmatose udaddy rdma_{,x}{server,client})
+# Of the course's own programs, which are in the tree.
+hot_libraries=(jansson isal msgpackc uuid rdmacm numa)
 
 # with_links: for each path on stdin, itself and what its links lead to, the
 # folders always by their real names
@@ -52,15 +54,16 @@ libraries_of() {
 }
 
 list_hot_files() {
-	local files
+	local files name
 	mapfile -t files < <(PATH=$guest_path type -P "${hot_programs[@]}"
+		for name in "${hot_libraries[@]}"; do compgen -G "$fs/usr/lib*/*/lib$name.so.*"; done
 		find "$fs"/usr/lib*/libibverbs "$fs"/usr/lib*/*/libibverbs -name 'librxe-*.so' 2>/dev/null)
 	{
 		printf '%s\n' "$fs"/{bin,sbin,lib,lib64} "${files[@]}"
 		libraries_of "${files[@]}"
 		find "$fs"/etc/libibverbs.d "$fs"/usr/lib/locale/C.utf8 -type f 2>/dev/null || true
 		find "$fs"/usr/lib/locale/locale-archive "$fs"/usr/lib*/*/gconv/gconv-modules.cache -size -8192k 2>/dev/null || true
-		printf '%s\n' "$fs"/etc/{ld.so.cache,passwd,group,nsswitch.conf,hosts,localtime}
+		printf '%s\n' "$fs"/etc/{ld.so.cache,passwd,group,nsswitch.conf,hosts,localtime,libnl/classid}
 	} | sed "s|^$fs/|/|" | sort -u | with_links | sort -u
 }
 

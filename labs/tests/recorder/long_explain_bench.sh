@@ -24,4 +24,21 @@ test_a_sample() {
 	assertTrue "$wrong % wrong, of $(cat "$T/out")" "[ $wrong -le $MOST_WRONG ]"
 }
 
+# Once each was silent, vague or wrong.
+test_what_was_missed_once() {
+	local name names=()
+	for name in read_bw.server.modify_qp:RTR:skip send_bw_ud.during.net:firewall \
+		uc_pingpong_events.before.net:firewall uc_pingpong_events.client.arm:solicited=1 \
+		send_bw_srq.before.net:firewall read_lat_cm.before.net:firewall \
+		rc_pingpong_events.server.tcp:lose send_bw_events.client.post_send:skip \
+		write_lat_cm.client.post_send:send_flags-SIGNALED \
+		srq_pingpong.server.create_qp:recv_cq=0; do
+		names+=(--case "$name")
+	done
+	labs/faults/explain-bench "${names[@]}" >"$T/out" 2>"$T/err"
+	assertEquals "$(tail -n 5 "$T/err")" 0 $?
+	assertEquals "$(grep -E '^[a-z_]*\.[a-z]*\..*: (wrong|vague|silent|right) ' "$T/out")" \
+		$((${#names[@]} / 2)) "$(grep -cE ': right-first \(expected' "$T/out")"
+}
+
 . shunit2
