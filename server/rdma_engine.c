@@ -34,7 +34,6 @@ struct engine_options {
 	uint64_t client_secs;  /* client 一动不动 */
 	uint64_t depth;	       /* 同时在途的 READ */
 	uint64_t chunk;	       /* 其中一个的字节数 */
-	uint64_t spin_us;      /* 睡下之前先看多久 */
 };
 
 #define USAGE "usage: rdma_engine --socket PATH --peer HOST[:PORT] [options]"
@@ -117,9 +116,6 @@ static int parse(struct engine_options *opt, int argc, char *argv[])
 		  NUMBER(opt->depth, REMOTE_READ_DEPTH, 1, 8192) },
 		{ 0, "chunk", "BYTES", "of one READ at most (@)",
 		  NUMBER(opt->chunk, REMOTE_READ_CHUNK, 1, 1 << 30) },
-		{ 0, "spin", "USEC",
-		  "look so long for events before sleeping, if the last\nones came as soon (@)",
-		  NUMBER(opt->spin_us, 0, 0, 1000000) },
 		{ QUIET("print only failures") },
 		{ HELP },
 		{ 0 },
@@ -203,7 +199,6 @@ static int serve_clients(struct engine *e, const struct engine_options *opt)
 		return rc;
 	report_step("serve clients on %s", opt->socket);
 	report_flush();
-	e->loop.spin_ns = (int64_t)opt->spin_us * 1000;
 	rc = event_loop_run(&e->loop);
 	report_step("end all sessions, disconnect, remove the socket");
 	engine_ipc_close(&e->ipc);

@@ -134,28 +134,6 @@ void event_loop_end(struct event_loop *loop)
 	loop->done = true;
 }
 
-/*
- * 睡下再被叫醒，比等的那件事本身还久：对方几十微秒就有回音时，先看一小会儿再睡。上一次
- * 等得久，就不必看了：闲着的进程不占 CPU。
- */
-static int await_events(struct event_loop *loop, int wait_ms)
-{
-	int64_t began;
-	int n = 0;
-
-	if (!loop->spin_ns)
-		return epoll_wait(loop->epoll, loop->batch, BATCH, wait_ms);
-	began = now_ns();
-	if (loop->soon)
-		do
-			n = epoll_wait(loop->epoll, loop->batch, BATCH, 0);
-		while (!n && now_ns() - began < loop->spin_ns);
-	if (!n)
-		n = epoll_wait(loop->epoll, loop->batch, BATCH, wait_ms);
-	loop->soon = now_ns() - began < loop->spin_ns;
-	return n;
-}
-
 int event_loop_run(struct event_loop *loop)
 {
 	while (!stop_requested() && !loop->done) {
@@ -165,7 +143,7 @@ int event_loop_run(struct event_loop *loop)
 		if (loop->timers.count)
 			wait_ms = timers_wait_ms(&loop->timers, now_ns(),
 						 LONGEST_MS);
-		n = await_events(loop, wait_ms);
+		n = epoll_wait(loop->epoll, loop->batch, BATCH, wait_ms);
 		if (n < 0 && errno != EINTR)
 			return call_failed(errno, "epoll_wait()");
 		loop->batch_count = n > 0 ? n : 0;

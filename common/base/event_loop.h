@@ -31,8 +31,6 @@ struct event_loop {
 	struct epoll_event *batch;
 	int batch_count; /* events being dispatched */
 	bool done;
-	int64_t spin_ns; /* look so long before sleeping; 0: sleep at once */
-	bool soon;	 /* the last wait was shorter than that */
 };
 
 /*

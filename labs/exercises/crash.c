@@ -2,7 +2,8 @@
 /*
  * crash.c —— 链接进被评分的程序：崩溃时说出信号与调用栈上的地址
  *
- * 评分器据此（addr2line）说出是哪一行；之后信号照旧杀死进程。backtrace() 第一次调用
+ * 评分器据此（addr2line）说出是哪一行；之后交给原来的处理函数：记录器把还没写的写出去，信号
+ * 照旧杀死进程。backtrace() 第一次调用
  * 要装载 libgcc_s，所以事先叫它一次；在信号处理函数里装载库是不安全的。
  */
 #include <execinfo.h>
@@ -13,6 +14,7 @@
 
 #define DEPTH 24
 
+static struct sigaction before[NSIG];
 static char own_stack[64 << 10]; /* 栈溢出时，原来的栈已不能用 */
 
 static void on_crash(int sig)
@@ -27,7 +29,7 @@ static void on_crash(int sig)
 				 " %p", frames[i]);
 	line[used++] = '\n';
 	(void)!write(STDERR_FILENO, line, (size_t)used);
-	signal(sig, SIG_DFL);
+	sigaction(sig, &before[sig], NULL);
 	raise(sig);
 }
 
@@ -43,5 +45,5 @@ __attribute__((constructor)) static void watch_for_crashes(void)
 	backtrace(first, 1);
 	sigaltstack(&stack, NULL);
 	for (size_t i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
-		sigaction(fatal[i], &act, NULL);
+		sigaction(fatal[i], &act, &before[fatal[i]]);
 }

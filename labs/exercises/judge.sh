@@ -181,7 +181,7 @@ build_learner() {
 # linker only what is missing, or there twice
 complaint() {
 	sed -n "s|.*\(undefined reference to .*\)|\1|p; s|.*\(multiple definition of [^;]*\).*|\1|p
-		/: \(fatal \)\{0,1\}error: \|: warning: /s|[^ ]*/src/||gp" "$box/compiler" |
+		/: \(fatal \)\{0,1\}error: \|: warning: /{s|[^ ]*/src/||g; p}" "$box/compiler" |
 		sed "s|$root/||g" | awk '!seen[$0]++' | sort -st: -k2,2n | head -n "${1:-3}"
 }
 
@@ -317,13 +317,17 @@ leaks() {
 	echo "${text% }"
 }
 
-# last_verb NAME
+# last_verb NAME: before it was told to end, and took everything down
 last_verb() {
-	local i
+	local i down=-
+	recorded "$1" ev=exit
+	((!${#records[@]})) || down='@(destroy_*|dereg_*|dealloc_*|close_device)'
 	recorded "$1"
 	for ((i = ${#records[@]} - 1; i >= 0; i--)); do
 		records[0]=${records[i]}
 		value ev
+		# shellcheck disable=SC2053 # a pattern
+		[[ $value != $down ]] || continue
 		case $value in
 		start | exit | port | signal | stall | thread) ;;
 		warning) value cause && echo "$value" && return ;; # "ibv_destroy_cq waits …"
