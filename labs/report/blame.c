@@ -409,12 +409,10 @@ static void excuse(const struct report *r, struct causes *all)
 void report_blame(const struct report *r, struct causes *all)
 {
 	static rule *const rules[] = {
-		compare_pairs,	  check_writes,	  check_datagrams,
-		believe_warnings, check_sleepers, check_dead,
-		check_cm,	  check_cq_room,  check_receives,
-		check_tcp,	  check_exchange, check_untaken,
-		check_stuck,	  check_lost,	  check_deadlock,
-		suspect_exchange,
+		compare_pairs,	check_writes, check_datagrams, believe_warnings,
+		check_sleepers, check_dead,   check_cm,	       check_cq_room,
+		check_receives, check_tcp,    check_exchange,  check_untaken,
+		check_stuck,	check_lost,   check_deadlock,  suspect_exchange,
 	};
 
 	for (size_t i = 0; i < all->count; i++)

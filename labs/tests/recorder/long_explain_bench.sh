@@ -26,7 +26,7 @@ test_a_sample() {
 
 # Once each was silent, vague or wrong.
 test_what_was_missed_once() {
-	local name names=()
+	local name names=() rc=0
 	for name in read_bw.server.modify_qp:RTR:skip send_bw_ud.during.net:firewall \
 		uc_pingpong_events.before.net:firewall uc_pingpong_events.client.arm:solicited=1 \
 		send_bw_srq.before.net:firewall read_lat_cm.before.net:firewall \
@@ -35,8 +35,8 @@ test_what_was_missed_once() {
 		srq_pingpong.server.create_qp:recv_cq=0; do
 		names+=(--case "$name")
 	done
-	labs/faults/explain-bench "${names[@]}" >"$T/out" 2>"$T/err"
-	assertEquals "$(tail -n 5 "$T/err")" 0 $?
+	labs/faults/explain-bench "${names[@]}" >"$T/out" 2>"$T/err" || rc=$?
+	assertEquals "$(tail -n 5 "$T/err")" 0 "$rc"
 	assertEquals "$(grep -E '^[a-z_]*\.[a-z]*\..*: (wrong|vague|silent|right) ' "$T/out")" \
 		$((${#names[@]} / 2)) "$(grep -cE ': right-first \(expected' "$T/out")"
 }
