@@ -185,6 +185,30 @@ static void blame_sender(const struct report *r, struct causes *all)
 	}
 }
 
+/* @side 的 CQ 里也许有没取的：自己还没完成的 send，或者对方发了、这边还没收到的。*/
+static bool may_lie_unread(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+
+		if (e->side == side
+			    ? e->class == CLASS_POST_SEND && !e->refused &&
+				      e->complete == NOWHERE
+			    : takes_receive(e) && e->arrival == NOWHERE)
+			return true;
+	}
+	return false;
+}
+
+/* 说没有人 poll 的那一边，CQ 是空的：机器太忙，poll 着的线程有一阵没有轮到。*/
+static void doubt_unread(const struct report *r, struct cause *cause)
+{
+	if (r->sides > 1 && cause->kind == CAUSE_STALL &&
+	    !strcmp(cause->id, "nobody-polls") &&
+	    !may_lie_unread(r, cause->side))
+		cause->kind = CAUSE_HINT;
+}
+
 /* 有谁失败了、没有等到，或者没有做成。*/
 static bool is_trouble(const struct report *r, const struct causes *all)
 {
@@ -415,8 +439,10 @@ void report_blame(const struct report *r, struct causes *all)
 		check_stuck,	check_lost,   check_deadlock,  suspect_exchange,
 	};
 
-	for (size_t i = 0; i < all->count; i++)
+	for (size_t i = 0; i < all->count; i++) {
 		doubt_receives(r, &all->items[i]);
+		doubt_unread(r, &all->items[i]);
+	}
 	forgot_state(r, all);
 	blame_sender(r, all);
 	follow_cm(r, all);
