@@ -248,6 +248,25 @@ static struct explanation judge_datagrams(const struct object *qp,
 		       "not take what came: receives have completed here");
 }
 
+/* arm 过，却没有 channel：睡在任何 channel 上都等不到它。*/
+static struct explanation judge_channel(const struct object *qp, uint64_t now)
+{
+	const void *const cqs[] = { qp->send_cq, qp->recv_cq };
+
+	for (size_t i = 0; i < sizeof(cqs) / sizeof(cqs[0]); i++) {
+		const struct object *cq = object_find(OBJECT_CQ, cqs[i]);
+
+		if (cq && cq->armed && !cq->channel && !who_polls(cqs[i], now))
+			return because("cq-without-channel",
+				       "give ibv_create_cq the channel that "
+				       "the program sleeps on",
+				       "CQ %u was armed, and has no completion "
+				       "channel: it raises no event",
+				       cq->id);
+	}
+	return (struct explanation){ 0 };
+}
+
 static struct explanation judge(struct object *qp, enum ibv_qp_state kernel,
 				uint64_t now)
 {
@@ -255,9 +274,9 @@ static struct explanation judge(struct object *qp, enum ibv_qp_state kernel,
 	const void *cq =
 		wr->post.kind == RECORD_POST_SEND ? qp->send_cq : qp->recv_cq;
 	const void *watched = watched_instead(qp, cq, now);
-	struct explanation why = { 0 };
+	struct explanation why = judge_channel(qp, now);
 
-	if (can_move(kernel, wr) && watched == cq)
+	if (!why.cause[0] && can_move(kernel, wr) && watched == cq)
 		why = judge_cq(cq, now);
 	if (!why.cause[0])
 		why = judge_datagrams(qp, wr);

@@ -359,6 +359,25 @@ static size_t last_of_cq(const struct report *r, int side, const char *ev,
 	return NOWHERE;
 }
 
+static bool has_channel(const struct report *r, int side, uint64_t cq)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		json_t *line;
+		bool it, with;
+
+		if (r->events[i].side != side ||
+		    strcmp(r->events[i].ev, "create_cq"))
+			continue;
+		line = event_line(r, &r->events[i]);
+		it = number_in(line, "cq") == cq;
+		with = json_object_get(line, "channel") != NULL;
+		json_decref(line);
+		if (it)
+			return with;
+	}
+	return true;
+}
+
 /* 睡着等事件，而它的 @cq 不会产生事件。*/
 static struct explanation why_no_event(const struct report *r, int side,
 				       uint64_t cq)
@@ -367,6 +386,13 @@ static struct explanation why_no_event(const struct report *r, int side,
 	size_t armed = last_of_cq(r, side, "arm", cq, &solicited);
 	size_t event = last_of_cq(r, side, "cq_event", cq, NULL);
 
+	if (armed != NOWHERE && !has_channel(r, side, cq))
+		return because("cq-without-channel",
+			       "give ibv_create_cq the channel that the "
+			       "program sleeps on",
+			       "%c sleeps, and its CQ %ju was armed and has no "
+			       "completion channel: it raises no event",
+			       "AB"[side], cq);
 	if (armed == NOWHERE || (event != NOWHERE && event > armed))
 		return because("cq-not-armed",
 			       "call ibv_req_notify_cq after each event, then "
