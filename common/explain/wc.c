@@ -209,11 +209,21 @@ static struct explanation check_peer_psn(const struct case_of *c)
 		       c->now.sq_psn, c->peer.rq_psn);
 }
 
+/* READ、WRITE、ATOMIC 不用对端的 receive，等的就不会是它。*/
+static bool may_want_receive(const struct ibv_send_wr *send)
+{
+	return !send || send->opcode == IBV_WR_SEND ||
+	       send->opcode == IBV_WR_SEND_WITH_IMM ||
+	       send->opcode == IBV_WR_SEND_WITH_INV ||
+	       send->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
 /* 计数器是整个设备的，不是这个 QP 的：只能当线索，不能当证明。*/
 static struct explanation lost_or_no_receive(const struct case_of *c,
 					     long long naks)
 {
-	if (naks > 0 && c->now.rnr_retry == RETRY_MAX)
+	if (naks > 0 && c->now.rnr_retry == RETRY_MAX &&
+	    may_want_receive(c->rq->send))
 		return because(
 			"no-receive-posted",
 			"see rcvd_rnr_err in /sys/class/infiniband/"

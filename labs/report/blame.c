@@ -91,6 +91,23 @@ static bool got_through(const struct report *r, const struct qp *qp)
 	return false;
 }
 
+/*
+ * “对端都收到了，丢的是 ACK”是从 PSN 推出来的，“路上丢了”说不出丢了多少。两份记录里一个
+ * completion 也没有成功，而要用掉 receive 的，receive 还都在，那就是什么也没有到。
+ */
+static bool nothing_came(const struct report *r, const struct cause *cause)
+{
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+	const struct event *post = post_of(r, cause);
+
+	if (!post || !qp || !qp->peer || got_through(r, qp))
+		return false;
+	if (takes_receive(post) && receives_left(r, qp->peer) <= 0)
+		return false;
+	return !strcmp(cause->id, "lost-on-the-way") ||
+	       (!strcmp(cause->id, "acks-lost") && takes_receive(post));
+}
+
 static void doubt_receives(const struct report *r, struct cause *cause)
 {
 	const struct explanation nothing = because(
@@ -108,7 +125,7 @@ static void doubt_receives(const struct report *r, struct cause *cause)
 		"firewall on UDP 4791, a link that loses, or an MTU too small "
 		"on the way");
 
-	if (!has_receives(r, cause))
+	if (!has_receives(r, cause) && !nothing_came(r, cause))
 		return;
 	cause_restate(cause, got_through(r, qp_of(r, cause->side, cause->qp))
 				     ? &why
@@ -206,6 +223,20 @@ static void doubt_unread(const struct report *r, struct cause *cause)
 	if (r->sides > 1 && cause->kind == CAUSE_STALL &&
 	    !strcmp(cause->id, "nobody-polls") &&
 	    !may_lie_unread(r, cause->side))
+		cause->kind = CAUSE_HINT;
+}
+
+/*
+ * 没有 SIGNALED 的 send 已经到了，自己又还有 receive 在等：多半等的是对方的消息，而不是这个
+ * completion。
+ */
+static void doubt_unsignaled(const struct report *r, struct cause *cause)
+{
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+	const struct event *post = post_of(r, cause);
+
+	if (cause->kind == CAUSE_STALL && !strcmp(cause->id, "unsignaled") &&
+	    post && post->arrival != NOWHERE && qp && receives_left(r, qp) > 0)
 		cause->kind = CAUSE_HINT;
 }
 
@@ -442,6 +473,7 @@ void report_blame(const struct report *r, struct causes *all)
 	for (size_t i = 0; i < all->count; i++) {
 		doubt_receives(r, &all->items[i]);
 		doubt_unread(r, &all->items[i]);
+		doubt_unsignaled(r, &all->items[i]);
 	}
 	forgot_state(r, all);
 	blame_sender(r, all);

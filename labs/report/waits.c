@@ -459,8 +459,8 @@ void check_untaken(const struct report *r, struct causes *all)
 	}
 }
 
-/* 它的别的 send 都带着 SIGNALED，只有一个没有；或者一个也没有。*/
-static bool is_suspicious(const struct report *r, const struct cause *cause)
+/* 它的别的 send 都带着 SIGNALED，只有一个没有。*/
+static bool is_the_odd_one(const struct report *r, const struct cause *cause)
 {
 	size_t with = 0, without = 0;
 
@@ -478,7 +478,7 @@ static bool is_suspicious(const struct report *r, const struct cause *cause)
 			without++;
 		json_decref(line);
 	}
-	return without > 0 && (without == 1 || !with);
+	return without == 1 && with > 0;
 }
 
 /* 停在那里、没有 completion 可等的正是漏了 SIGNALED 的那一个：不是谁忘了发。*/
@@ -488,7 +488,7 @@ static bool suspect_unsignaled(const struct report *r, struct causes *all)
 		struct cause *c = &all->items[i];
 
 		if (strcmp(c->id, "unsignaled") || was_done(r, c) ||
-		    !is_suspicious(r, c))
+		    !is_the_odd_one(r, c))
 			continue;
 		c->kind = CAUSE_HINT;
 		c->proven = true;
@@ -515,7 +515,7 @@ static bool is_unreliable(const struct qp *qp)
 	return !strcmp(qp->type, "UC") || !strcmp(qp->type, "UD");
 }
 
-/* @side 的 UC、UD QP 到 @until 为止发成了几个、到了几个 */
+/* @side 的 UC、UD QP 到 @until 为止发了几个（没有失败的）、到了几个 */
 static size_t count_of(const struct report *r, int side, size_t until,
 		       bool arrivals)
 {
@@ -525,18 +525,25 @@ static size_t count_of(const struct report *r, int side, size_t until,
 		const struct event *e = &r->events[i];
 		const struct qp *qp = qp_of(r, e->side, e->qp);
 
-		if (e->side == side && qp && is_unreliable(qp))
-			n += arrivals ? e->class == CLASS_COMPLETION &&
-						is_arrival(e)
-				      : takes_receive(e) &&
-						!came_to_nothing(r, e);
+		if (e->side != side || !qp || !is_unreliable(qp))
+			continue;
+		if (arrivals)
+			n += e->class == CLASS_COMPLETION && is_arrival(e);
+		else
+			n += takes_receive(e) &&
+			     (e->complete == NOWHERE || !came_to_nothing(r, e));
 	}
 	return n;
 }
 
-/* 它在看 CQ，或者睡着而 CQ 会叫醒它。*/
-static bool would_see(const struct report *r, int side)
+/* 它在看 CQ，或者睡着而 CQ 会叫醒它；停下时记录器也没有说没人 poll。*/
+static bool would_see(const struct report *r, const struct causes *all,
+		      int side)
 {
+	for (size_t i = 0; i < all->count; i++)
+		if (all->items[i].side == side &&
+		    !strcmp(all->items[i].id, "nobody-polls"))
+			return false;
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
 
@@ -562,7 +569,7 @@ void check_lost(const struct report *r, struct causes *all)
 		size_t come = at ? count_of(r, !s, where, true) : 0;
 
 		json_decref(at);
-		if (sent <= come || !would_see(r, !s))
+		if (sent <= come || !would_see(r, all, !s))
 			continue;
 		why = because(come ? "lost-on-the-way" : "nothing-arrives",
 			      "tcpdump udp port 4791 on both sides; look for a "
