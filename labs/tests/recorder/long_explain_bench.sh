@@ -6,10 +6,10 @@
 # shellcheck source=labs/tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-# Of 300 cases 95 % were named first (99 % of the seen half, 91 % of the unseen one) and
-# 2 % wrong. These bounds are three standard deviations of a sample away from that. The
-# goal is 95 % and 1 % on both halves: move them with it.
-LEAST_FIRST=82
+# Of 679 cases 96.2 % were named first (98.1 % of the seen half, 94.3 % of the unseen one)
+# and 1.6 % wrong. A sample as bad as these bounds comes once in a thousand. The goal is
+# 95 % and 1 % on both halves: move them with it.
+LEAST_FIRST=85
 MOST_WRONG=9
 
 test_a_sample() {
