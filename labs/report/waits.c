@@ -259,9 +259,10 @@ void check_exchange(const struct report *r, struct causes *all)
 
 	for (int s = 0; s < r->sides; s++) {
 		json_t *line = stopped_at(r, s, &where);
+		bool waits =
+			line && reads_socket(line) && is_awaited(r, s, where);
 
-		if (line && reads_socket(line) && is_awaited(r, s, where) &&
-		    polls_in_vain(r, !s)) {
+		if (waits && polls_in_vain(r, !s)) {
 			why = because("post-forgotten",
 				      "look in both time lines for the "
 				      "message that was to come next, and who "
@@ -272,8 +273,7 @@ void check_exchange(const struct report *r, struct causes *all)
 				      "AB"[!s], "AB"[s]);
 			cause_suggest(r, all, last_of(r, !s), &why);
 			s = r->sides;
-		} else if (line && reads_socket(line) &&
-			   is_awaited(r, s, where) && !waits_for_send(r, !s)) {
+		} else if (waits && !waits_for_send(r, !s)) {
 			why = because("exchange-short",
 				      "compare what both sides send and read "
 				      "over TCP: sizes, order, and whether a "

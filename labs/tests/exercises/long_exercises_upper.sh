@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# The grader is right about what stands on a connection: starters get nothing, the course's own stages
-# all, mistakes lose points for the right reason, and right solutions in another hand
-# lose none.
+# What prove (exercises.sh) says of the grader, in the exercises about what stands on a connection.
 
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/exercises.sh"
