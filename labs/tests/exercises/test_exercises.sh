@@ -165,4 +165,12 @@ test_a_check_in_the_vm() {
 	assert_caught "${expected[0]}"
 }
 
+test_a_folder_without_its_file_is_a_row() {
+	need_lab || return 0
+	mkdir -p "$T/ida"
+	labs/exercise grade --csv "$T/marks.csv" 04 "$T/ida" >"$T/out" 2>&1
+	assert_in "$(tail -n 1 "$T/out")" '^ida +0/100 there is no tcp_sync.c$'
+	assertEquals 'a line of names, and one of it' 2 "$(wc -l <"$T/marks.csv")"
+}
+
 . shunit2
