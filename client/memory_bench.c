@@ -114,7 +114,7 @@ static int post(struct bench *b, uint32_t slot)
 static int next_completion(struct bench *b)
 {
 	struct ibv_wc wc;
-	int n = try_completion(&b->memory.res, &wc);
+	int n = stop_requested() ? 0 : try_completion(&b->memory.res, &wc);
 
 	if (!n)
 		return await_completion(&b->memory.res, 0, &wc,

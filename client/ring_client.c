@@ -219,7 +219,10 @@ static int send_all(struct producer *p, const struct ring_options *opt)
 					  ? opt->size
 					  : (uint32_t)(i * 7919 % (most + 1));
 
-		rc = wait_for_room(p, p->places - 1, SLOTS - 1);
+		/* 总有空位就从不停顿，Ctrl-C 没有人看：所以先看一眼。*/
+		rc = stop_requested()
+			     ? wait_failed(-EINTR, "%s", "sending")
+			     : wait_for_room(p, p->places - 1, SLOTS - 1);
 		if (!rc)
 			rc = send_one(p, length);
 	}

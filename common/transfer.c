@@ -204,9 +204,12 @@ int await_completion(struct rdma_resources *res, uint64_t wr_id,
 		     struct ibv_wc *wc, int timeout_ms)
 {
 	int64_t deadline = deadline_in_ms(timeout_ms);
-	int n = res->channel ? sleep_until_one(res, wc, deadline)
-			     : poll_until_one(res, wc, deadline);
+	int n = -EINTR;
 
+	/* 先看一眼：总有现成的可取，就永远等不到“空转时再看”，Ctrl-C 也就没人理。*/
+	if (!stop_requested())
+		n = res->channel ? sleep_until_one(res, wc, deadline)
+				 : poll_until_one(res, wc, deadline);
 	if (n == -EINTR)
 		return wait_failed(n, "waiting for %s", "a completion");
 	if (n == -ETIMEDOUT)

@@ -103,14 +103,14 @@ int pause_between_polls(struct poll_pause *pause, int64_t deadline,
 	const struct timespec nap = { .tv_nsec = NAP_NS };
 	int64_t now;
 
+	if (stop_requested())
+		return -EINTR;
 	/*
 	 * 先空转几次：答案往往几微秒内就到，而看一次钟、让一次 CPU 也要零点几微秒。
 	 */
 	if (++pause->polls < (pause->napped ? 1 : SPIN_POLLS))
 		return 0;
 	pause->polls = 0;
-	if (stop_requested())
-		return -EINTR;
 	now = now_ns();
 	if (!pause->began)
 		pause->began = now;

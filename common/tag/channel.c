@@ -231,7 +231,8 @@ static int look_around(struct tag_channel *ch, int64_t deadline)
 static int wait_until(struct tag_channel *ch, is_over_fn *is_over,
 		      const void *what, int timeout_ms)
 {
-	int rc = spin(ch, is_over, what);
+	/* 次次都是马上就成，就永远走不到 look_around：Ctrl-C 要先看。*/
+	int rc = stop_requested() ? -EINTR : spin(ch, is_over, what);
 	int64_t deadline;
 
 	if (rc)

@@ -86,6 +86,8 @@ tearDown() {
 	printf '%s\t%s\t%s\t%s\n' "$how" "$_shunit_test_" \
 		"$(awk "BEGIN{printf \"%.2f\", $EPOCHREALTIME-$test_began}")" \
 		"$note" >>"${TEST_RESULTS:-/dev/null}"
+	# One is enough to see a mutant by.
+	[[ $how != 'not ok' || ! ${STOP_AT_FAILURE:-} ]] || exit 1
 }
 
 # Other suites run beside this one, over the same build folder.

@@ -15,6 +15,7 @@
  *	                        alarm       每 2 ms 一个 SIGALRM，不带 SA_RESTART
  *	                        small_port  端口的 max_msg_sz 是 8 MiB（6.1 的 rxe 真是这样）
  *	                        lost        poll_cq 永远说 CQ 是空的
+ *	                        ready       poll_cq 等到有了才返回（至多 10 s）
  *	                        broken      poll_cq 返回 -2，errno 是别人留下的
  *	                        twice       RECV 的 completion 来两次，然后才是 SEND 的
  *	                        early       RECV 的 completion 先来，然后才是 SEND 的
@@ -205,6 +206,9 @@ static int spy_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 {
 	int n = lies("lost") ? 0 : device_ops.poll_cq(cq, num, wc);
 
+	for (time_t end = time(NULL) + 10;
+	     !n && lies("ready") && time(NULL) < end;)
+		n = device_ops.poll_cq(cq, num, wc);
 	if (lies("twice") || lies("early"))
 		n = twice(wc, n);
 	if (lies("broken")) {

@@ -150,12 +150,17 @@ test_the_bench_checks_what_it_measures() {
 		run short "$B/sabotage" -o "$T/said" post_send:3:sge.length-8 \
 			"$B/memory_bench" -n 1 10.99.0.1 rxe1
 		client run big memory_bench -s 4096
-		end memory
+		# Who never finds the CQ empty hears a signal, too.
+		export SPY_LOG=$T/spy.log
+		SPY_LIE=ready LD_PRELOAD=$spy client start stopped memory_bench -n 100000000
+		await in_file ^wc "$SPY_LOG"
+		end stopped memory
 	' || return 0
 	assert_done memory read deep write add
 	assertEquals 50 "$(json add .iters)"
 	assert_error spoilt 1 'no completion|9'
 	assert_error short 1 'slot 0 has wrong bytes'
+	assert_error stopped 1 'stopped by a signal'
 	assert_error big 1 '4096 bytes do not fit into a cell of 4096'
 }
 

@@ -127,7 +127,7 @@ test_ends_that_are_not_good() {
 		kill -KILL "${pids[killed.server]}"
 		reap killed.server killed.client
 		latency_server int.server -q rxe0
-		start int.client "$B/tag_lat" client -q -n 10000000 127.0.0.1 rxe1
+		SPY_LIE=ready LD_PRELOAD=$B/spy.so start int.client "$B/tag_lat" client -q -n 10000000 127.0.0.1 rxe1
 		await in_rts
 		nap 0.2
 		kill -INT "${pids[int.client]}"
