@@ -56,8 +56,8 @@ struct remote_memory {
 };
 
 /*
- * Connect to the server that @opt names, with slots of a cell's size if it says none. Undone by memory_close(), also after a
- * failure. -EUSERS, -EPROTO, ...
+ * Connect to the server that @opt names, with slots of a cell's size if it says
+ * none. Undone by memory_close(), also after a failure. -EUSERS, -EPROTO, ...
  */
 int memory_open(struct remote_memory *memory, const struct rdma_options *opt);
 int memory_close(struct remote_memory *memory);

@@ -20,6 +20,9 @@ def words: {
 	"grow-clients": {
 		title: "What rdma_engine reads in a second, by the number of its clients | rdma_engine 每秒读多少，随 client 数的变化",
 		x: "clients, a READ of each under way | client 数，各有一个 READ 在途", y: "MB/s; MB of memory | MB/s；内存 MB" },
+	"grow-qps": {
+		title: "READs of 4 KiB by the number of QPs that take turns: memory_bench beside ib_read_bw | 4 KiB 的 READ 随轮流使用的 QP 数的变化：memory_bench 与 ib_read_bw",
+		x: "QPs, a READ of each under way | QP 数，各有一个 READ 在途", y: "MB/s; MB of memory | MB/s；内存 MB" },
 	"grow-channels": {
 		title: "What the NCCL plugin moves in a second, by the number of channels | NCCL 插件每秒搬多少，随 channel 数的变化",
 		x: "channels | channel 数", y: "MB/s" },

@@ -145,6 +145,15 @@ test_the_bench_checks_what_it_measures() {
 		client run deep memory_bench -n 50 -d 16 -e
 		client run write memory_bench -W -n 50 -d 8
 		client run add memory_bench -A -n 50 -d 4
+		client run turns memory_bench -n 50 -d 4 -Q 3
+		client run "turns write" memory_bench -W -n 2 -Q 9 -e
+		client run "turns add" memory_bench -A -n 50 -d 2 -Q 8
+		stop_at 36 held memory_bench -n 50 -Q 8
+		await halted held
+		qps 8 && touch "$T/eight"
+		kill -CONT "${pids[held]}"
+		reap held
+		client run crowd memory_bench -Q 65
 		run spoilt "$B/sabotage" -o "$T/said" post_send:9:skip \
 			"$B/memory_bench" -A -n 9 -d 16 -t 1 10.99.0.1 rxe1
 		run short "$B/sabotage" -o "$T/said" post_send:3:sge.length-8 \
@@ -156,8 +165,12 @@ test_the_bench_checks_what_it_measures() {
 		await in_file ^wc "$SPY_LOG"
 		end stopped memory
 	' || return 0
-	assert_done memory read deep write add
+	assert_error memory 0 'client [0-9]+ is turned away: 64 are connected'
+	assert_done read deep write add turns "turns write" "turns add" held
 	assertEquals 50 "$(json add .iters)"
+	assertEquals 3 "$(json turns .qps)"
+	assertTrue "8 QPs at once" "[ -e $T/eight ]"
+	assert_error crowd 1 'EUSERS'
 	assert_error spoilt 1 'no completion|9'
 	assert_error short 1 'slot 0 has wrong bytes'
 	assert_error stopped 1 'stopped by a signal'
