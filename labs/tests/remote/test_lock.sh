@@ -161,7 +161,7 @@ test_the_bench_checks_what_it_measures() {
 		client run big memory_bench -s 4096
 		# Who never finds the CQ empty hears a signal, too.
 		export SPY_LOG=$T/spy.log
-		SPY_LIE=ready LD_PRELOAD=$spy client start stopped memory_bench -n 100000000
+		SPY_LIE=ready LD_PRELOAD=$spy client start stopped memory_bench -n 200000
 		await in_file ^wc "$SPY_LOG"
 		end stopped memory
 	' || return 0
