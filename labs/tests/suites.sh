@@ -15,6 +15,7 @@ suites_of() {
 	lessons/glossary.txt) echo labs/tests/house/test_{docs,prose}.sh ;;
 	lessons/*) echo lessons/*/check.sh ;;
 	docs-zh/*) compgen -G "lessons/$(basename "$1" .md)/check.sh" || : ;;
+	common/ipc/*) room=engine ;;
 	common/base/*) echo labs/tests/*/test_*units.sh labs/tests/tcpx/test_tcpx.sh ;;
 	common/*/*) room=${1#common/} ;;
 	common/*) room=pair ;;

@@ -259,6 +259,16 @@ test_line_ends_of_a_clone() {
 	assertTrue "a binary file was changed" "cmp '$T/kept' '$T/$frames/a.bin'"
 }
 
+test_every_source_has_a_suite() {
+	local file none=()
+	# shellcheck source=labs/tests/suites.sh
+	. labs/tests/suites.sh
+	for file in $(git ls-files {common,client,server,labs}/'*.c' ':!labs/tests'); do
+		[[ $(suites_of "$file") ]] || none+=("$file")
+	done
+	assertEquals 'labs/tests/quick and mutants/random run nothing for these' '' "${none[*]}"
+}
+
 test_every_fault_can_still_be_put_back() {
 	local patch
 	for patch in labs/tests/mutants/*.patch; do
