@@ -248,6 +248,13 @@ struct explanation request_remote(const struct case_of *c)
 			       "rkey 0x%x is of an MR in another PD than that "
 			       "of %s's QP",
 			       rkey, request_peer_name(c));
+	/* 设备也是先看权限，再看范围；没有任何远端权限的 MR，rxe 给的 rkey 是 0 */
+	bit = right_for(rq->send->opcode, &right);
+	if (mr->access >= 0 && !(mr->access & bit))
+		return because("mr-lacks-right",
+			       "register that MR with the flag, and "
+			       "LOCAL_WRITE if it is to be written",
+			       "%s's MR lacks %s", request_peer_name(c), right);
 	length = is_atomic(rq->send->opcode)
 			 ? 8
 			 : bytes_of(rq->send->sg_list, rq->send->num_sge);
@@ -265,12 +272,6 @@ struct explanation request_remote(const struct case_of *c)
 			       "(0x%jx, %ju bytes)",
 			       addr, length, request_peer_name(c), mr->addr,
 			       mr->length);
-	bit = right_for(rq->send->opcode, &right);
-	if (mr->access >= 0 && !(mr->access & bit))
-		return because("mr-lacks-right",
-			       "register that MR with the flag, and "
-			       "LOCAL_WRITE if it is to be written",
-			       "%s's MR lacks %s", request_peer_name(c), right);
 	return no_idea();
 }
 

@@ -109,6 +109,7 @@ static int real_error(int rc, int err)
 struct cm_call {
 	struct event event;
 	uint64_t stamp;
+	const char *outer;
 	bool on;
 };
 
@@ -117,7 +118,13 @@ static void call_begin(struct cm_call *call, const char *name)
 	call->on = !recorder_inside && recorder_ready();
 	call->stamp = ring_stamp();
 	if (call->on)
-		event_enters(name);
+		call->outer = event_enters(name);
+}
+
+static void call_leaves(const struct cm_call *call)
+{
+	if (call->on)
+		event_leaves(call->outer);
 }
 
 /* 真的已经返回 @rc。True：event 已经开始，要写完它。*/
@@ -125,6 +132,7 @@ static bool call_returned(struct cm_call *call, const char *name, int rc)
 {
 	int err = rc ? errno : 0;
 
+	call_leaves(call);
 	if (!call->on || !event_begin(&call->event, name))
 		return false;
 	event_returned(&call->event, real_error(rc, err));
@@ -228,7 +236,11 @@ EXPORTED int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 
 	call_begin(&call, "rdma_create_qp");
 	rc = real(id, pd, init);
-	if (!rc || !call_returned(&call, "rdma_create_qp", rc))
+	if (!rc) {
+		call_leaves(&call); /* ibv_create_qp 已经记下 */
+		return 0;
+	}
+	if (!call_returned(&call, "rdma_create_qp", rc))
 		return rc;
 	EXPLAIN_CALL(&call, "create_qp", false, 0,
 		     pd && pd->context != id->verbs);

@@ -32,22 +32,35 @@ bool event_begin(struct event *event, const char *name)
 	event->end = 0;
 	event->saved_errno = errno;
 	line_start(&event->line, name);
-	event_enters(name);
+	event->outer = event_enters(name);
 	event->stamp = ring_stamp();
 	return true;
 }
 
-void event_enters(const char *name)
+const char *event_enters(const char *name)
+{
+	struct ring *ring = ring_mine();
+	const char *outer;
+
+	if (!ring)
+		return NULL;
+	outer = atomic_load_explicit(&ring->in, memory_order_relaxed);
+	if (!outer)
+		event_leaves(name);
+	return outer;
+}
+
+void event_leaves(const char *outer)
 {
 	struct ring *ring = ring_mine();
 
 	if (ring)
-		atomic_store_explicit(&ring->in, name, memory_order_relaxed);
+		atomic_store_explicit(&ring->in, outer, memory_order_relaxed);
 }
 
 void event_drop(struct event *event)
 {
-	event_enters(NULL);
+	event_leaves(event->outer);
 	recorder_inside--;
 	errno = event->saved_errno;
 }
@@ -55,7 +68,7 @@ void event_drop(struct event *event)
 void event_returned(struct event *event, int err)
 {
 	event->end = ring_stamp();
-	event_enters(NULL);
+	event_leaves(event->outer);
 	event->saved_errno = errno;
 	event->err = err;
 }
@@ -124,7 +137,7 @@ void event_end(struct event *event)
 	}
 	format_why(line, &event->why);
 	objects_called(writer_time(event->stamp));
-	event_enters(NULL);
+	event_leaves(event->outer);
 	if (event->end)
 		LINE_NUMBER(line, "dur",
 			    (int64_t)(writer_time(event->end) -

@@ -27,6 +27,7 @@ struct event {
 	uint64_t end;	/* when it returned */
 	int err;	/* 0, or the error number */
 	int saved_errno;
+	const char *outer; /* the call that this one is in, or NULL */
 	struct explanation why;
 	struct line line;
 };
@@ -34,8 +35,12 @@ struct event {
 /* False: call the real function and nothing else. */
 bool event_begin(struct event *event, const char *name);
 
-/* The thread is in the call @name from now on; NULL: in none. */
-void event_enters(const char *name);
+/*
+ * The thread is in the call @name from now on, unless that is part of one that it is in
+ * already; gives back that one, for event_leaves().
+ */
+const char *event_enters(const char *name);
+void event_leaves(const char *outer);
 
 /* It is not worth a line. Without the lock. */
 void event_drop(struct event *event);

@@ -9,12 +9,15 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -110,6 +113,26 @@ static void kind_of_fd(int fd, char *out, size_t size)
 	snprintf(out, size, "%.*s", (int)size - 1, name);
 }
 
+/* 它的包到不了对端，或者 ACK 回不来：TCP 自己正在重发。*/
+static void progress_of_fd(int fd, char *out, size_t size)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+		return;
+	if (info.tcpi_state == TCP_SYN_SENT)
+		snprintf(out, size, "SYN_SENT");
+	else if (info.tcpi_retransmits)
+		snprintf(out, size, "retransmitting");
+}
+
+static void describe_fd(int fd, struct blocked *out)
+{
+	kind_of_fd(fd, out->on, sizeof(out->on));
+	progress_of_fd(fd, out->tcp, sizeof(out->tcp));
+}
+
 /* poll 的第一个 fd。那块内存是程序的，随时会没有：借内核的手去读。*/
 static int first_polled(unsigned long long address)
 {
@@ -144,7 +167,7 @@ void thread_blocked(pid_t tid, struct blocked *out)
 	}
 	snprintf(out->call, sizeof(out->call), "%s", call->name);
 	if (call->has_fd)
-		kind_of_fd((int)first, out->on, sizeof(out->on));
+		describe_fd((int)first, out);
 	else if (!strcmp(call->name, "poll"))
-		kind_of_fd(first_polled(first), out->on, sizeof(out->on));
+		describe_fd(first_polled(first), out);
 }

@@ -11,6 +11,7 @@
 struct blocked {
 	char call[24]; /* "read", "clock_nanosleep", a number, or "running" */
 	char on[24];   /* what it waits on: "socket", "rdma_cm", ...; or "" */
+	char tcp[16];  /* if TCP gets no answer: "SYN_SENT", "retransmitting" */
 };
 
 /* At most @most of them, without the calling one; returns how many. */

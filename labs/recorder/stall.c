@@ -504,6 +504,8 @@ static void add_thread(pid_t tid, uint64_t now, uint64_t idle)
 	LINE_TEXT(&line, "in", where.call);
 	if (where.on[0])
 		LINE_TEXT(&line, "on", where.on);
+	if (where.tcp[0])
+		LINE_TEXT(&line, "tcp", where.tcp);
 	if (call)
 		LINE_TEXT(&line, "verb", call);
 	writer_add(ring_stamp(), &line);

@@ -26,9 +26,16 @@ static bool is_recording(void)
 
 /* ---- 信号 ----------------------------------------------------------------- */
 
+static bool can_wait(int sig)
+{
+	return sig == SIGTERM || sig == SIGINT || sig == SIGHUP ||
+	       sig == SIGALRM || sig == SIGXCPU;
+}
+
 /*
  * 崩溃前把环里的写出去，再照默认的方式死：退出状态、core 与没有记录器时一样。
- * 同步的信号（SIGSEGV）返回后会在原来的指令上再发生一次；异步的则要再发一次。
+ * 同步的信号（SIGSEGV）返回后会在原来的指令上再发生一次；异步的则要再发一次。来的时候若正
+ * 在写记录（忙着发的程序常常如此：环满了，它自己写），就写完再死。
  */
 static void last_words(int sig)
 {
@@ -36,6 +43,10 @@ static void last_words(int sig)
 	int saved_errno = errno;
 	struct line line;
 
+	if (is_recording() && can_wait(sig) && writer_puts_off(sig)) {
+		errno = saved_errno;
+		return;
+	}
 	if (is_recording()) {
 		line_start(&line, "signal");
 		LINE_NUMBER(&line, "signal", sig);

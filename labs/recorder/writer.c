@@ -48,6 +48,7 @@ static struct {
 	.out = writer.buffers[0],
 };
 
+static atomic_int put_off; /* 等放开 lock 再来的信号 */
 static atomic_uint wanted; /* futex：有人叫后台线程 */
 static bool has_thread;
 
@@ -319,6 +320,16 @@ void writer_unlock(void)
 {
 	atomic_store(&writer.owner, 0);
 	pthread_mutex_unlock(&writer.lock);
+	if (atomic_load(&put_off))
+		raise(atomic_exchange(&put_off, 0));
+}
+
+bool writer_puts_off(int sig)
+{
+	if (atomic_load(&writer.owner) != (int)syscall(SYS_gettid))
+		return false;
+	atomic_store(&put_off, sig);
+	return true;
 }
 
 void writer_flush(void)

@@ -60,6 +60,12 @@ static inline void writer_put(struct ring *ring, struct record record)
  */
 void writer_last_words(const struct line *last);
 
+/*
+ * True: the calling thread holds the lock, and @sig will come again as soon as it gives it
+ * up. For the handler of a signal that can wait.
+ */
+bool writer_puts_off(int sig);
+
 /* The thread runs @body, which sleeps until it is woken, or for a tick at most. */
 void writer_start_thread(void *(*body)(void *));
 bool writer_has_thread(void);

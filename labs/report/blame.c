@@ -217,12 +217,38 @@ static bool may_lie_unread(const struct report *r, int side)
 	return false;
 }
 
-/* 说没有人 poll 的那一边，CQ 是空的：机器太忙，poll 着的线程有一阵没有轮到。*/
+/* 那一次停顿以后，同一边又有了 completion，或者同一个 QP 停下来等的是别的了。*/
+static bool went_on(const struct report *r, const struct cause *cause)
+{
+	for (size_t i = cause->event + 1; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		json_t *line;
+		bool other;
+
+		if (e->side != cause->side)
+			continue;
+		if (e->class == CLASS_COMPLETION)
+			return true;
+		if (strcmp(e->ev, "stall") || e->qp != cause->qp)
+			continue;
+		line = event_line(r, e);
+		other = strcmp(text_in(line, "id"), cause->id) != 0;
+		json_decref(line);
+		if (other)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * 说没有人 poll 的那一边，CQ 是空的，或者后来还是 poll 了：机器太忙，poll 着的线程有一阵没有
+ * 轮到。
+ */
 static void doubt_unread(const struct report *r, struct cause *cause)
 {
 	if (r->sides > 1 && cause->kind == CAUSE_STALL &&
 	    !strcmp(cause->id, "nobody-polls") &&
-	    !may_lie_unread(r, cause->side))
+	    (!may_lie_unread(r, cause->side) || went_on(r, cause)))
 		cause->kind = CAUSE_HINT;
 }
 
@@ -464,10 +490,13 @@ static void excuse(const struct report *r, struct causes *all)
 void report_blame(const struct report *r, struct causes *all)
 {
 	static rule *const rules[] = {
-		compare_pairs,	check_writes, check_datagrams, believe_warnings,
-		check_sleepers, check_dead,   check_cm,	       check_cq_room,
-		check_receives, check_tcp,    check_exchange,  check_untaken,
-		check_stuck,	check_lost,   check_deadlock,  suspect_exchange,
+		compare_pairs,	  check_writes,	    check_datagrams,
+		believe_warnings, check_sleepers,   check_dead,
+		check_cm,	  check_doubled,    check_cq_room,
+		check_surplus,	  check_receives,   check_unsignaled,
+		check_lost,	  check_tcp,	    check_nothing_posted,
+		check_exchange,	  check_untaken,    check_stuck,
+		check_deadlock,	  suspect_exchange,
 	};
 
 	for (size_t i = 0; i < all->count; i++) {

@@ -183,20 +183,6 @@ void check_receives(const struct report *r, struct causes *all)
 
 /* ---- CQ 装不装得下 -------------------------------------------------------- */
 
-static bool makes_completion(const struct report *r, const struct qp *qp,
-			     const struct event *e)
-{
-	json_t *line;
-	bool signaled;
-
-	if (e->class != CLASS_POST_SEND || number_in(qp->first, "sq_sig_all"))
-		return true;
-	line = event_line(r, e);
-	signaled = strstr(text_in(line, "flags"), "SIGNALED") != NULL;
-	json_decref(line);
-	return signaled;
-}
-
 /* @cq 里也许有、也许将有的 completion。*/
 static uint64_t outstanding_in(const struct report *r, int side, uint64_t cq)
 {

@@ -216,6 +216,21 @@ bool came_to_nothing(const struct report *r, const struct event *post)
 	       strcmp(r->events[post->complete].status, "SUCCESS");
 }
 
+bool makes_completion(const struct report *r, const struct qp *qp,
+		      const struct event *post)
+{
+	json_t *line;
+	bool signaled;
+
+	if (post->class != CLASS_POST_SEND ||
+	    number_in(qp->first, "sq_sig_all"))
+		return true;
+	line = event_line(r, post);
+	signaled = strstr(text_in(line, "flags"), "SIGNALED") != NULL;
+	json_decref(line);
+	return signaled;
+}
+
 /* 说不准的已经有了一个：那就不再断言“都在等”。*/
 bool is_suggested(const struct causes *all)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rules.h - what both recordings prove together: the rules of compare.c and waits.c, and
- * what they ask (facts.c). blame.c applies them, in its order, until one has found
- * a cause.
+ * rules.h - what both recordings prove together: the rules of compare.c, slips.c and
+ * waits.c, and what they ask (facts.c). blame.c applies them, in its order, until one
+ * has found a cause.
  */
 #ifndef LABS_REPORT_RULES_H
 #define LABS_REPORT_RULES_H
@@ -82,11 +82,28 @@ int64_t receives_left(const struct report *r, const struct qp *qp);
 bool takes_receive(const struct event *e);
 bool came_to_nothing(const struct report *r, const struct event *post);
 
-/* ---- compare.c, waits.c ---- */
+/* @post of @qp has a completion if it goes well. */
+bool makes_completion(const struct report *r, const struct qp *qp,
+		      const struct event *post);
+
+/* ---- waits.c ---- */
+
+/*
+ * Where @side has stopped for good: the line of its main thread, to be given back, and its
+ * event. NULL: nowhere.
+ */
+json_t *stopped_at(const struct report *r, int side, size_t *where);
+
+/* One of its threads was seen to wait for a completion; it has sent or completed. */
+bool is_waiting_for_completion(const struct report *r, int side);
+bool side_went_up(const struct report *r, int side);
+
+/* ---- compare.c, slips.c, waits.c ---- */
 
 typedef void rule(const struct report *r, struct causes *all);
 rule compare_pairs, check_writes, check_datagrams, check_receives,
 	check_cq_room;
+rule check_doubled, check_surplus, check_unsignaled, check_nothing_posted;
 rule check_sleepers, check_dead, check_cm, check_tcp, check_exchange,
 	check_untaken, check_stuck, check_lost, check_deadlock,
 	suspect_exchange;

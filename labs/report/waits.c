@@ -33,7 +33,7 @@ static bool is_progress(const struct report *r, const struct event *e)
  * @side 最后停在哪里：主线程的那一行，而且此后它什么也没有再做成。NULL：没有停。用完要
  * json_decref。
  */
-static json_t *stopped_at(const struct report *r, int side, size_t *where)
+json_t *stopped_at(const struct report *r, int side, size_t *where)
 {
 	json_int_t pid = (json_int_t)number_in(r->side[side].start, "pid");
 	size_t i = r->count;
@@ -131,7 +131,7 @@ void check_dead(const struct report *r, struct causes *all)
 	}
 }
 
-static bool went_up(const struct report *r, int side)
+bool side_went_up(const struct report *r, int side)
 {
 	for (size_t i = 0; i < r->count; i++)
 		if (r->events[i].side == side &&
@@ -157,8 +157,9 @@ void suspect_exchange(const struct report *r, struct causes *all)
 {
 	struct explanation why;
 
-	if (r->sides < 2 || has_trouble(all) || went_up(r, 0) ||
-	    went_up(r, 1) || !gave_up(&r->side[0]) || !gave_up(&r->side[1]))
+	if (r->sides < 2 || has_trouble(all) || side_went_up(r, 0) ||
+	    side_went_up(r, 1) || !gave_up(&r->side[0]) ||
+	    !gave_up(&r->side[1]))
 		return;
 	why = because("exchange-short",
 		      "compare what both sides send and read over TCP: sizes, "
@@ -202,11 +203,16 @@ static bool sends_wait(const struct report *r, int side)
 	return false;
 }
 
+bool is_waiting_for_completion(const struct report *r, int side)
+{
+	return any_thread_in(r, side, "poll_cq") ||
+	       any_thread_in(r, side, "get_cq_event");
+}
+
 /* @side 在等自己的 send：那么停下来的不是 TCP 上的话。*/
 static bool waits_for_send(const struct report *r, int side)
 {
-	return sends_wait(r, side) && (any_thread_in(r, side, "poll_cq") ||
-				       any_thread_in(r, side, "get_cq_event"));
+	return sends_wait(r, side) && is_waiting_for_completion(r, side);
 }
 
 static bool waits_to_receive(const struct report *r, int side)
@@ -221,12 +227,15 @@ static bool waits_to_receive(const struct report *r, int side)
 /* @side 已经连上，在等 completion，而它发的都完成了：缺的是另一个请求，它的或对方的。*/
 static bool polls_in_vain(const struct report *r, int side)
 {
-	return (any_thread_in(r, side, "poll_cq") ||
-		any_thread_in(r, side, "get_cq_event")) &&
-	       (went_up(r, side) || went_up(r, !side)) && !sends_wait(r, side);
+	return is_waiting_for_completion(r, side) &&
+	       (side_went_up(r, side) || side_went_up(r, !side)) &&
+	       !sends_wait(r, side);
 }
 
-/* 没有人听，connect() 当场就被拒绝；听着的，它立刻成功。等着，就是包没有到。*/
+/*
+ * 没有人听，connect() 当场就被拒绝；听着的，它立刻成功。等着，就是包没有到。connect() 不等的
+ * 程序在 poll 里等；连上以后才断的，TCP 在重发。
+ */
 void check_tcp(const struct report *r, struct causes *all)
 {
 	struct explanation why;
@@ -235,20 +244,33 @@ void check_tcp(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides; s++) {
 		json_t *line = stopped_at(r, s, &where);
 
-		if (line && !strcmp(text_in(line, "in"), "connect")) {
+		if (line && (!strcmp(text_in(line, "in"), "connect") ||
+			     *text_in(line, "tcp"))) {
 			why = because(
 				"tcp-blocked",
 				"ping the peer, and look at `ip route get` "
 				"and `ip neigh` there and here: what stops "
 				"TCP stops RDMA, too",
-				"%c waits in connect() for %.1f s and "
-				"longer: not even TCP gets through to the "
-				"peer",
-				"AB"[s], (double)number_in(line, "idle") / 1e9);
+				"%c waits in %s() for %.1f s and longer: not "
+				"even TCP gets through to the peer",
+				"AB"[s], text_in(line, "in"),
+				(double)number_in(line, "idle") / 1e9);
 			cause_add(r, all, where, NULL, &why);
 		}
 		json_decref(line);
 	}
+}
+
+/* 最后还在发：不是在等，只是没有做完就被人叫停了。*/
+static bool goes_on(const struct report *r, int side)
+{
+	size_t i = r->count;
+
+	while (i-- > 0 && r->events[i].t > r->side[side].last - END_NS)
+		if (r->events[i].side == side &&
+		    r->events[i].class == CLASS_POST_SEND)
+			return true;
+	return false;
 }
 
 /* 停在读 TCP 上，而要等的永远不来：两个程序交换的字节对不上。*/
@@ -259,8 +281,9 @@ void check_exchange(const struct report *r, struct causes *all)
 
 	for (int s = 0; s < r->sides; s++) {
 		json_t *line = stopped_at(r, s, &where);
-		bool waits =
-			line && reads_socket(line) && is_awaited(r, s, where);
+		bool waits = line && reads_socket(line) &&
+			     is_awaited(r, s, where) && !is_suggested(all) &&
+			     !goes_on(r, !s);
 
 		if (waits && polls_in_vain(r, !s)) {
 			why = because("post-forgotten",
@@ -282,9 +305,9 @@ void check_exchange(const struct report *r, struct causes *all)
 				      "do not come%s, and the other side "
 				      "waits, too",
 				      "AB"[s], text_in(line, "in"),
-				      went_up(r, s) ? ""
-						    : ", before its QP is "
-						      "connected");
+				      side_went_up(r, s) ? ""
+							 : ", before its QP is "
+							   "connected");
 			cause_suggest(r, all, where, &why);
 			s = r->sides;
 		}
@@ -459,56 +482,6 @@ void check_untaken(const struct report *r, struct causes *all)
 	}
 }
 
-/* 它的别的 send 都带着 SIGNALED，只有一个没有。*/
-static bool is_the_odd_one(const struct report *r, const struct cause *cause)
-{
-	size_t with = 0, without = 0;
-
-	for (size_t i = 0; i < r->count && with + without < MOST_POSTS; i++) {
-		const struct event *e = &r->events[i];
-		json_t *line;
-
-		if (e->side != cause->side || e->qp != cause->qp ||
-		    e->class != CLASS_POST_SEND)
-			continue;
-		line = event_line(r, e);
-		if (strstr(text_in(line, "flags"), "SIGNALED"))
-			with++;
-		else
-			without++;
-		json_decref(line);
-	}
-	return without == 1 && with > 0;
-}
-
-/* 停在那里、没有 completion 可等的正是漏了 SIGNALED 的那一个：不是谁忘了发。*/
-static bool suspect_unsignaled(const struct report *r, struct causes *all)
-{
-	for (size_t i = 0; i < all->count; i++) {
-		struct cause *c = &all->items[i];
-
-		if (strcmp(c->id, "unsignaled") || was_done(r, c) ||
-		    !is_the_odd_one(r, c))
-			continue;
-		c->kind = CAUSE_HINT;
-		c->proven = true;
-		return true;
-	}
-	return false;
-}
-
-/* 最后还在发：不是在等，只是没有做完就被人叫停了。*/
-static bool goes_on(const struct report *r, int side)
-{
-	size_t i = r->count;
-
-	while (i-- > 0 && r->events[i].t > r->side[side].last - END_NS)
-		if (r->events[i].side == side &&
-		    r->events[i].class == CLASS_POST_SEND)
-			return true;
-	return false;
-}
-
 /* UC、UD：发出去就算完成，到没有到，只有对端知道。*/
 static bool is_unreliable(const struct qp *qp)
 {
@@ -542,6 +515,7 @@ static bool would_see(const struct report *r, const struct causes *all,
 {
 	for (size_t i = 0; i < all->count; i++)
 		if (all->items[i].side == side &&
+		    all->items[i].kind == CAUSE_STALL &&
 		    !strcmp(all->items[i].id, "nobody-polls"))
 			return false;
 	for (size_t i = 0; i < r->qp_count; i++) {
@@ -553,8 +527,7 @@ static bool would_see(const struct report *r, const struct causes *all,
 			    .cause[0])
 			return false;
 	}
-	return any_thread_in(r, side, "poll_cq") ||
-	       any_thread_in(r, side, "get_cq_event");
+	return is_waiting_for_completion(r, side);
 }
 
 /* 发的那边说完成了，收的那边停在那里等，却少了：丢在路上。*/
@@ -563,7 +536,7 @@ void check_lost(const struct report *r, struct causes *all)
 	struct explanation why;
 	size_t where;
 
-	for (int s = 0; r->sides > 1 && s < 2; s++) {
+	for (int s = 0; r->sides > 1 && s < 2 && !is_suggested(all); s++) {
 		json_t *at = stopped_at(r, !s, &where);
 		size_t sent = at ? count_of(r, s, where, false) : 0;
 		size_t come = at ? count_of(r, !s, where, true) : 0;
@@ -592,8 +565,7 @@ void check_deadlock(const struct report *r, struct causes *all)
 	if (r->sides < 2 || !gave_up(&r->side[0]) || !gave_up(&r->side[1]) ||
 	    is_suggested(all) || is_stalled_for(r, all) || sends_wait(r, 0) ||
 	    sends_wait(r, 1) || !waits_to_receive(r, 0) ||
-	    !waits_to_receive(r, 1) || goes_on(r, 0) || goes_on(r, 1) ||
-	    suspect_unsignaled(r, all))
+	    !waits_to_receive(r, 1) || goes_on(r, 0) || goes_on(r, 1))
 		return;
 	why = because("post-forgotten",
 		      "look in both time lines for the message that was to "
@@ -622,12 +594,15 @@ void check_cm(const struct report *r, struct causes *all)
 		size_t asked = last_cm(r, s, "rdma_event", "CONNECT_REQUEST");
 		size_t route = last_cm(r, s, "rdma_resolve_route", NULL);
 		size_t connect = last_cm(r, s, "rdma_connect", NULL);
+		bool asks =
+			any_thread_in(r, s, "rdma_connect") ||
+			(connect != NOWHERE &&
+			 !is_after(last_cm(r, s, "rdma_event", NULL), connect));
 
 		if (!still_waits(r, s))
 			continue;
 
-		if (r->sides > 1 && connect != NOWHERE &&
-		    !is_after(last_cm(r, s, "rdma_event", NULL), connect) &&
+		if (r->sides > 1 && asks &&
 		    last_cm(r, !s, "rdma_listen", NULL) != NOWHERE &&
 		    last_cm(r, !s, "rdma_event", "CONNECT_REQUEST") ==
 			    NOWHERE) {
@@ -639,7 +614,9 @@ void check_cm(const struct report *r, struct causes *all)
 				      "request has not come to %c, which "
 				      "listens",
 				      "AB"[s], "AB"[!s]);
-			cause_add(r, all, connect, NULL, &why);
+			cause_add(r, all,
+				  connect != NOWHERE ? connect : last_of(r, s),
+				  NULL, &why);
 		}
 		if (is_after(asked, last_cm(r, s, "rdma_accept", NULL)) &&
 		    is_after(asked, last_cm(r, s, "rdma_reject", NULL))) {
@@ -652,7 +629,7 @@ void check_cm(const struct report *r, struct causes *all)
 				      "AB"[s]);
 			cause_add(r, all, asked, NULL, &why);
 		}
-		if (is_after(route, last_cm(r, s, "rdma_connect", NULL))) {
+		if (!asks && is_after(route, connect)) {
 			why = because("cm-not-connected",
 				      "call rdma_connect after ROUTE_RESOLVED",
 				      "%c resolved the route to the peer, and "

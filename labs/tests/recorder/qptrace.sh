@@ -129,6 +129,24 @@ piped() {
 	go t "$1"
 }
 
+# SIGTERM comes while the program itself, and not the thread behind it, is about to write:
+# it has said that it is full, and sleeps for nothing else.
+ended_while_writing() {
+	local name=t.ended
+	mkfifo "$recordings/$name.json"
+	{
+		await test -e "$T/ended.asked"
+		cat
+	} <"$recordings/$name.json" >"$recordings/$name.lines" &
+	begun[$name]=1
+	recorded start $name "$B/trace_probe" brim
+	await in_file full "$T/$name.out"
+	# shellcheck disable=SC2154 # pids: of guest.sh
+	await in_file '\) S ' "/proc/${pids[$name]}/stat"
+	ask TERM $name
+	touch "$T/ended.asked"
+}
+
 # What waits for seconds, and is asked why.
 slow_probes() {
 	local name waiting
@@ -179,6 +197,7 @@ session_probes() {
 	limit=(timeout 10) && both_go cycle && limit=(timeout 60)
 	for program in l lp le v vp ve vpe veat fve; do go t "exec$program"; done
 	piped brim && piped full
+	ended_while_writing
 	reap_all
 	both_go threads 64
 	# With another preload, with all symbols bound at once, and under a shell that

@@ -34,7 +34,14 @@ same-id lkey-unknown
 unsignaled unsignaled
 thread cq-not-armed
 exits-zero rkey-unknown
-connect tcp-blocked'
+opcode mr-lacks-right
+first-unsignaled unsignaled
+one-unsignaled unsignaled
+nothing post-forgotten
+doubled post-doubled
+surplus post-doubled
+connect tcp-blocked
+poll-connect tcp-blocked'
 
 # stopped DIR: each recording there tells where its process stands, or that it ended;
 # who is only slow has ended

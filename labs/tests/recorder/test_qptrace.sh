@@ -270,6 +270,9 @@ test_the_file_is_slow() {
 	assertEquals "$(err_of t.full)" 3 "$(rc_of t.full)"
 	assertEquals 600 "$(count t.full '.ev == "post_srq_recv"')"
 	assert_child_apart t.full
+	assertEquals "$(err_of t.ended)" 143 "$(rc_of t.ended)"
+	assertEquals 'last words of who was writing' signal \
+		"$(tail -n 1 "$T/t.ended.lines" | jq -r .ev)"
 }
 
 # A recording is for who made it, and goes where it was meant to go.

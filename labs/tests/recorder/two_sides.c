@@ -8,6 +8,7 @@
 #include "ends.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -17,6 +18,7 @@
 #define BIG	4096
 #define PSN	100
 #define PAUSE_S 3
+#define SENDS	5
 #define RIGHTS                                              \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
 	 IBV_ACCESS_REMOTE_READ)
@@ -53,7 +55,9 @@ static void set_up(struct one *o)
 {
 	bool ud =
 		asked(o, "qkey") || asked(o, "datagram") || asked(o, "same-id");
-	int access = asked(o, "mr-right") ? IBV_ACCESS_LOCAL_WRITE : RIGHTS;
+	int access = asked(o, "mr-right") || asked(o, "opcode")
+			     ? IBV_ACCESS_LOCAL_WRITE
+			     : RIGHTS;
 	struct ibv_pd *pd;
 
 	make(&o->end, ud ? IBV_QPT_UD : IBV_QPT_RC,
@@ -151,15 +155,32 @@ static void receive(struct one *o)
 		die("ibv_post_recv", EINVAL);
 }
 
+/* 这些 HOW 里每一端要几个 receive；别的都是一个。*/
+static int more_receives(const struct one *o)
+{
+	if (asked(o, "first-unsignaled"))
+		return 2;
+	if (o->is_a)
+		return 1;
+	return asked(o, "one-unsignaled") ? 3
+	       : asked(o, "surplus")	  ? SENDS - 1
+	       : asked(o, "doubled")	  ? SENDS + 2
+	       : asked(o, "nothing")	  ? 2
+					  : 1;
+}
+
 static void climb(struct one *o)
 {
 	init(o);
-	if ((!asked(o, "no-receive") || o->is_a) && !asked(o, "pd"))
+	if ((!asked(o, "no-receive") || o->is_a) && !asked(o, "pd") &&
+	    !(o->is_a && (asked(o, "nothing") || asked(o, "one-unsignaled"))))
 		receive(o);
 	if (asked(o, "solicited") || asked(o, "unsignaled") ||
 	    asked(o, "thread"))
 		receive(o);
 	if (asked(o, "unsignaled"))
+		receive(o);
+	for (int i = 1; i < more_receives(o); i++)
 		receive(o);
 	rtr(o);
 	rts(o);
@@ -205,6 +226,12 @@ static void request(struct one *o, enum ibv_wr_opcode opcode)
 	}
 	if (asked(o, "unsignaled") && ++o->requests == 2)
 		wr.send_flags = 0;
+	if (o->is_a &&
+	    (asked(o, "first-unsignaled") || asked(o, "one-unsignaled")) &&
+	    ++o->requests == 1)
+		wr.send_flags = 0;
+	if (asked(o, "opcode"))
+		wr.wr.rdma.remote_addr = 0;
 	if (asked(o, "too-long"))
 		sge.length = 100 * BIG;
 	if (asked(o, "same-id") && ++o->requests == 3)
@@ -223,10 +250,10 @@ static void request(struct one *o, enum ibv_wr_opcode opcode)
 
 static bool is_write(const struct one *o)
 {
-	static const char *const writes[] = { "rkey",	   "rkey-swapped",
-					      "range",	   "pd",
-					      "mr-right",  "qp-right",
-					      "exits-zero" };
+	static const char *const writes[] = { "rkey",	  "rkey-swapped",
+					      "range",	  "pd",
+					      "mr-right", "qp-right",
+					      "opcode",	  "exits-zero" };
 
 	for (size_t i = 0; i < sizeof(writes) / sizeof(*writes); i++)
 		if (asked(o, writes[i]))
@@ -252,7 +279,7 @@ static void poll_for_ever(struct one *o)
 }
 
 /* 队伍满了，SYN 没有人应答：connect() 一直等，与半路被丢掉一样。*/
-static void connect_to_nobody(void)
+static void connect_to_nobody(int type)
 {
 	struct sockaddr_in addr = { .sin_family = AF_INET,
 				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -262,16 +289,20 @@ static void connect_to_nobody(void)
 	if (bind(listener, (void *)&addr, len) || listen(listener, 0) ||
 	    getsockname(listener, (void *)&addr, &len))
 		die("listen", errno);
-	for (;;)
-		if (connect(socket(AF_INET, SOCK_STREAM, 0), (void *)&addr,
-			    len))
+	for (;;) {
+		int sock = socket(AF_INET, SOCK_STREAM | type, 0);
+		struct pollfd fd = { .fd = sock, .events = POLLOUT };
+
+		if (connect(sock, (void *)&addr, len) && errno != EINPROGRESS)
 			die("connect", errno);
+		poll(&fd, 1, -1);
+	}
 }
 
 static int run_a(struct one *o)
 {
-	if (asked(o, "connect"))
-		connect_to_nobody();
+	if (asked(o, "connect") || asked(o, "poll-connect"))
+		connect_to_nobody(asked(o, "connect") ? 0 : SOCK_NONBLOCK);
 	if (asked(o, "slow"))
 		sleep(PAUSE_S);
 	if (asked(o, "asleep"))
@@ -286,8 +317,17 @@ static int run_a(struct one *o)
 		swap(o);
 		request(o, IBV_WR_SEND);
 	}
-	for (int i = 0; i < 2 && asked(o, "same-id"); i++)
+	for (int i = 0;
+	     i < 2 && (asked(o, "same-id") || asked(o, "one-unsignaled")); i++)
 		request(o, IBV_WR_SEND);
+	for (int i = 1; i < SENDS && asked(o, "surplus"); i++)
+		request(o, IBV_WR_SEND);
+	for (int i = 1; i < SENDS && asked(o, "doubled"); i++) {
+		reap(&o->end, 1);
+		request(o, IBV_WR_SEND);
+		if (i == 2)
+			request(o, IBV_WR_SEND);
+	}
 	if (asked(o, "unsignaled")) {
 		reap(&o->end, 1);
 		request(o, IBV_WR_SEND);
@@ -337,6 +377,12 @@ static int run_b(struct one *o)
 		return reap(&o->end, 1);
 	if (asked(o, "unpolled"))
 		hang();
+	if (asked(o, "surplus"))
+		return reap(&o->end, SENDS - 1);
+	if (asked(o, "first-unsignaled")) {
+		reap(&o->end, 1);
+		request(o, IBV_WR_SEND);
+	}
 	if (asked(o, "solicited")) {
 		wait_for_event(o);
 		reap(&o->end, 1);

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+/*
+ * slips.c —— 有一个请求与别的都不一样：多发了一遍、漏了 SIGNALED；或者该有的那一个根本没有
+ *
+ * 设备不觉得有什么不对：多发的一个照样到，没有 SIGNALED 的照样发出去。看得出来的是程序自己的
+ * 习惯：别处从不连着发两个一样的，别的 send 都带着 SIGNALED。
+ */
+#include "rules.h"
+
+#include <string.h>
+
+/* ---- 漏了 SIGNALED --------------------------------------------------------- */
+
+struct habit {
+	size_t with, without;
+	size_t odd;  /* index of the last one without */
+	size_t last; /* of the last send of all */
+};
+
+static struct habit signals(const struct report *r, const struct qp *qp)
+{
+	struct habit h = { .odd = NOWHERE, .last = NOWHERE };
+
+	for (size_t i = 0; i < r->count && h.with + h.without < MOST_POSTS;
+	     i++) {
+		const struct event *e = &r->events[i];
+
+		if (e->side != qp->side || e->qp != qp->id || e->refused ||
+		    e->class != CLASS_POST_SEND)
+			continue;
+		h.last = i;
+		if (makes_completion(r, qp, e)) {
+			h.with++;
+		} else {
+			h.without++;
+			h.odd = i;
+		}
+	}
+	return h;
+}
+
+/* @side 在等 completion，可是它发的、收的，没有一个还会有。*/
+static bool waits_for_nothing(const struct report *r, int side)
+{
+	size_t sent = 0;
+
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (r->qps[i].side == side && receives_left(r, &r->qps[i]) > 0)
+			return false;
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, e->side, e->qp);
+
+		if (e->side != side || !qp || e->class != CLASS_POST_SEND)
+			continue;
+		if (!e->refused && e->complete == NOWHERE &&
+		    makes_completion(r, qp, e))
+			return false;
+		sent++;
+	}
+	return sent || side_went_up(r, side);
+}
+
+static bool is_stuck_polling(const struct report *r, int side, size_t *where)
+{
+	json_t *at = stopped_at(r, side, where);
+	bool found = at && is_waiting_for_completion(r, side);
+
+	json_decref(at);
+	return found;
+}
+
+/*
+ * 只有一个没有 SIGNALED，自己的别的、对方的全部都有；它又是最后一个，或者此外已经没有什么可
+ * 等：程序停下来等的正是它。
+ */
+static size_t unsignaled_slip(const struct report *r, const struct qp *qp)
+{
+	struct habit mine = signals(r, qp), theirs = { 0 };
+	size_t where;
+
+	if (mine.without != 1 || r->events[mine.odd].complete != NOWHERE)
+		return NOWHERE;
+	if (qp->peer)
+		theirs = signals(r, qp->peer);
+	if (!mine.with && (!theirs.with || theirs.without))
+		return NOWHERE;
+	if (mine.odd != mine.last && !(is_stuck_polling(r, qp->side, &where) &&
+				       waits_for_nothing(r, qp->side)))
+		return NOWHERE;
+	return mine.odd;
+}
+
+void check_unsignaled(const struct report *r, struct causes *all)
+{
+	const struct explanation why = because(
+		"unsignaled",
+		"add IBV_SEND_SIGNALED, or create the QP with sq_sig_all = 1",
+		"this one send was posted without IBV_SEND_SIGNALED, unlike "
+		"the others: if it goes well, there is no completion");
+
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+		size_t slip = gave_up(&r->side[qp->side])
+				      ? unsignaled_slip(r, qp)
+				      : NOWHERE;
+
+		if (slip == NOWHERE)
+			continue;
+		for (size_t c = 0; c < all->count; c++)
+			if (!strcmp(all->items[c].id, why.id) &&
+			    all->items[c].side == qp->side) {
+				all->items[c].kind = CAUSE_HINT;
+				all->items[c].proven = true;
+				return;
+			}
+		cause_suggest(r, all, slip, &why);
+		return;
+	}
+}
+
+/* ---- 该有的没有 ------------------------------------------------------------ */
+
+void check_nothing_posted(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	size_t where;
+
+	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
+		if (!is_stuck_polling(r, s, &where) || !waits_for_nothing(r, s))
+			continue;
+		why = because("post-forgotten",
+			      "look in both time lines for the message that "
+			      "was to come next, and who was to post it",
+			      "%c waits for a completion, and has no request "
+			      "outstanding that could bring one",
+			      "AB"[s]);
+		cause_suggest(r, all, where, &why);
+	}
+}
+
+/* ---- 多发了一遍 ------------------------------------------------------------ */
+
+static bool is_same_request(const json_t *a, const json_t *b)
+{
+	static const char *const members[] = {
+		"op",	"wr_id", "flags",	"addr", "len",	     "lkey",
+		"rkey", "sges",	 "remote_addr", "imm",	"remote_qpn"
+	};
+
+	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++) {
+		const json_t *x = json_object_get(a, members[i]);
+		const json_t *y = json_object_get(b, members[i]);
+
+		if (x != y && !json_equal(x, y))
+			return false;
+	}
+	return true;
+}
+
+struct pairs {
+	size_t sends;
+	size_t in_a_row; /* next to each other, with no completion between */
+	size_t same;	 /* of those, with the same request; */
+	size_t where;	 /* the last of these */
+	bool numbered;	 /* wr_id tells one request from the next */
+};
+
+static struct pairs count_pairs(const struct report *r, const struct qp *qp)
+{
+	struct pairs p = { .where = NOWHERE };
+	json_t *before = NULL, *line;
+	bool between = false;
+
+	for (size_t i = 0; i < r->count && p.sends < MOST_POSTS; i++) {
+		const struct event *e = &r->events[i];
+
+		if (e->side != qp->side)
+			continue;
+		between = between || e->class == CLASS_COMPLETION;
+		if (e->qp != qp->id || e->refused ||
+		    e->class != CLASS_POST_SEND)
+			continue;
+		line = event_line(r, e);
+		p.sends++;
+		if (before &&
+		    value_in(before, "wr_id") != value_in(line, "wr_id"))
+			p.numbered = true;
+		if (before && !between) {
+			p.in_a_row++;
+			if (is_same_request(before, line)) {
+				p.same++;
+				p.where = i;
+			}
+		}
+		json_decref(before);
+		before = line;
+		between = false;
+	}
+	json_decref(before);
+	return p;
+}
+
+#define ENOUGH_TO_TELL 4 /* 这么多个 send，才说得上有习惯 */
+
+void check_doubled(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	char name[80];
+
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+		struct pairs p = count_pairs(r, qp);
+
+		if (p.same != 1 || p.sends < ENOUGH_TO_TELL ||
+		    (p.in_a_row > 1 && !p.numbered))
+			continue;
+		why = because("post-doubled",
+			      "is ibv_post_send called twice there, in a retry "
+			      "or on two paths? the peer takes it for two "
+			      "messages",
+			      "%s posted one request twice in a row, with the "
+			      "same wr_id and buffer, and did so nowhere else",
+			      world_name(name, sizeof(name), qp));
+		cause_add(r, all, p.where, qp, &why);
+		return;
+	}
+}
+
+/* 对方收够了，好好地走了；这边还有一个，没有 receive 可用。*/
+void check_surplus(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	char names[2][80];
+
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+		size_t sent = 0, left = 0, where = NOWHERE;
+
+		if (!qp->peer || !gave_up(&r->side[qp->side]) ||
+		    gave_up(&r->side[qp->peer->side]))
+			continue;
+		for (size_t k = 0; k < r->count; k++) {
+			const struct event *e = &r->events[k];
+
+			if (e->side != qp->side || e->qp != qp->id ||
+			    !takes_receive(e))
+				continue;
+			sent++;
+			if (e->arrival == NOWHERE) {
+				left++;
+				where = k;
+			}
+		}
+		if (left != 1 || sent < ENOUGH_TO_TELL ||
+		    receives_left(r, qp->peer) > 0)
+			continue;
+		why = because("post-doubled",
+			      "compare how many messages each side counts; is "
+			      "one of them posted twice?",
+			      "%s sent %zu messages; %s took all but one of "
+			      "them, had enough, and ended well",
+			      world_name(names[0], sizeof(names[0]), qp), sent,
+			      world_name(names[1], sizeof(names[1]), qp->peer));
+		cause_add(r, all, where, qp, &why);
+		return;
+	}
+}
