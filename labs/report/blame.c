@@ -311,7 +311,7 @@ static bool never_returned(const struct report *r, const struct cause *cause)
 	int side = cause->side;
 
 	return !r->side[side].ended &&
-	       !is_after(last_cm(r, side, call, NULL), cause->event);
+	       !is_after(last_event(r, side, call, NULL), cause->event);
 }
 
 /* 出了事，而早先收下的值正会出这样的事。*/
@@ -490,13 +490,17 @@ static void excuse(const struct report *r, struct causes *all)
 void report_blame(const struct report *r, struct causes *all)
 {
 	static rule *const rules[] = {
-		compare_pairs,	  check_writes,	    check_datagrams,
-		believe_warnings, check_sleepers,   check_dead,
-		check_cm,	  check_doubled,    check_cq_room,
-		check_surplus,	  check_receives,   check_unsignaled,
-		check_lost,	  check_tcp,	    check_nothing_posted,
-		check_exchange,	  check_untaken,    check_stuck,
-		check_deadlock,	  suspect_exchange,
+		compare_pairs,	    check_writes,
+		check_datagrams,    believe_warnings,
+		check_sleepers,	    check_dead,
+		check_cm,	    check_doubled,
+		check_cq_room,	    check_surplus,
+		check_receives,	    check_unsignaled,
+		check_unread_event, check_lost,
+		check_tcp,	    check_nothing_posted,
+		check_exchange,	    check_untaken,
+		check_stuck,	    check_deadlock,
+		suspect_exchange,
 	};
 
 	for (size_t i = 0; i < all->count; i++) {

@@ -261,7 +261,8 @@ void cause_suggest(const struct report *r, struct causes *all, size_t where,
 		all->items[before].kind = CAUSE_HINT;
 }
 
-size_t last_cm(const struct report *r, int side, const char *ev, const char *op)
+size_t last_event(const struct report *r, int side, const char *ev,
+		  const char *op)
 {
 	size_t i = r->count;
 

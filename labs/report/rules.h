@@ -67,8 +67,8 @@ size_t modified(const struct report *r, const struct qp *qp);
 bool got_to(const struct report *r, const struct qp *qp, const char *state);
 
 /* The last @ev with @op (NULL: any) of a side, or NOWHERE. */
-size_t last_cm(const struct report *r, int side, const char *ev,
-	       const char *op);
+size_t last_event(const struct report *r, int side, const char *ev,
+		  const char *op);
 /* @i is somewhere, and not before @than. */
 bool is_after(size_t i, size_t than);
 
@@ -103,7 +103,8 @@ bool side_went_up(const struct report *r, int side);
 typedef void rule(const struct report *r, struct causes *all);
 rule compare_pairs, check_writes, check_datagrams, check_receives,
 	check_cq_room;
-rule check_doubled, check_surplus, check_unsignaled, check_nothing_posted;
+rule check_doubled, check_surplus, check_unsignaled, check_nothing_posted,
+	check_unread_event;
 rule check_sleepers, check_dead, check_cm, check_tcp, check_exchange,
 	check_untaken, check_stuck, check_lost, check_deadlock,
 	suspect_exchange;

@@ -70,25 +70,35 @@ static bool is_stuck_polling(const struct report *r, int side, size_t *where)
 	return found;
 }
 
-/*
- * 只有一个没有 SIGNALED，自己的别的、对方的全部都有；它又是最后一个，或者此外已经没有什么可
- * 等：程序停下来等的正是它。
- */
-static size_t unsignaled_slip(const struct report *r, const struct qp *qp)
+/* 只有一个没有 SIGNALED，自己的别的、对方的全部都有。*/
+static bool is_the_odd_one(const struct report *r, const struct qp *qp,
+			   const struct habit *mine)
 {
-	struct habit mine = signals(r, qp), theirs = { 0 };
-	size_t where;
+	struct habit theirs = { 0 };
 
-	if (mine.without != 1 || r->events[mine.odd].complete != NOWHERE)
-		return NOWHERE;
+	if (mine->without != 1)
+		return false;
 	if (qp->peer)
 		theirs = signals(r, qp->peer);
-	if (!mine.with && (!theirs.with || theirs.without))
+	return mine->with || (theirs.with && !theirs.without);
+}
+
+/* 停下来等的正是它：它与众不同，又是最后一个；或者此外已经没有什么可等。*/
+static size_t unsignaled_slip(const struct report *r, const struct qp *qp)
+{
+	struct habit mine = signals(r, qp);
+	bool last = mine.odd == mine.last, odd;
+	size_t where;
+
+	if (!mine.without || r->events[mine.odd].complete != NOWHERE)
 		return NOWHERE;
-	if (mine.odd != mine.last && !(is_stuck_polling(r, qp->side, &where) &&
-				       waits_for_nothing(r, qp->side)))
-		return NOWHERE;
-	return mine.odd;
+	odd = is_the_odd_one(r, qp, &mine);
+	if (last && odd)
+		return mine.odd;
+	return (last || odd) && is_stuck_polling(r, qp->side, &where) &&
+			       waits_for_nothing(r, qp->side)
+		       ? mine.odd
+		       : NOWHERE;
 }
 
 void check_unsignaled(const struct report *r, struct causes *all)
@@ -136,6 +146,31 @@ void check_nothing_posted(const struct report *r, struct causes *all)
 			      "outstanding that could bring one",
 			      "AB"[s]);
 		cause_suggest(r, all, where, &why);
+	}
+}
+
+/* 事件说 CQ 里有 completion，它没有取，就说自己没有做成。*/
+void check_unread_event(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
+		size_t event = last_event(r, s, "cq_event", NULL);
+		size_t taken = last_event(r, s, "completion", NULL);
+		json_t *line;
+
+		if (!r->side[s].ended || r->side[s].code <= 0 ||
+		    !is_after(event, taken))
+			continue;
+		line = event_line(r, &r->events[event]);
+		why = because("nobody-polls",
+			      "call ibv_poll_cq after each event until it "
+			      "gives 0",
+			      "%c got an event of CQ %ju, took no completion "
+			      "from it, and gave up",
+			      "AB"[s], number_in(line, "cq"));
+		json_decref(line);
+		cause_suggest(r, all, event, &why);
 	}
 }
 
