@@ -147,6 +147,12 @@ struct explanation explain_cm_unacked(unsigned int unacked);
 /* rdma_accept() of an id without a QP, and without a QPN of its own. */
 struct explanation explain_cm_without_qp(void);
 
+/*
+ * Whether packets to @to, an address of this host's own RDMA devices, go to the network
+ * device that has it: nothing if they do, or if that cannot be told.
+ */
+struct explanation explain_neighbour(const union ibv_gid *to);
+
 struct explanation explain_create_qp(int err);
 struct explanation explain_create_qp_call(struct ibv_pd *pd,
 					  const struct ibv_qp_init_attr *init,

@@ -12,6 +12,7 @@
 #include "case.h"
 #include "qp_table.h"
 
+#include <net/if.h>
 #include <poll.h>
 #include <string.h>
 
@@ -169,13 +170,13 @@ static struct explanation check_my_mtu(const struct case_of *c)
 }
 
 /* 对端在本机时，可以核对：我这边记的 MAC 是不是它网卡的 MAC。*/
-static struct explanation check_mac(const struct case_of *c)
+static struct explanation compare_mac(const union ibv_gid *to, int index,
+				      const char *name, const char *device)
 {
 	uint8_t mine[6], real[6];
-	const union ibv_gid *to = &c->now.ah_attr.grh.dgid;
 
-	if (!c->peer.found || !device_mac(c->peer.device, real) ||
-	    net_neighbour(to, c->device.index, mine) != NET_NEIGHBOUR_KNOWN ||
+	if (!device_mac(device, real) ||
+	    net_neighbour(to, index, mine) != NET_NEIGHBOUR_KNOWN ||
 	    !memcmp(mine, real, sizeof(mine)))
 		return no_idea();
 	return because("wrong-mac",
@@ -185,9 +186,29 @@ static struct explanation check_mac(const struct case_of *c)
 		       "the neighbour table of %s has MAC "
 		       "%02x:%02x:%02x:%02x:%02x:%02x for the peer, whose "
 		       "device %s has %02x:%02x:%02x:%02x:%02x:%02x",
-		       c->device.name, mine[0], mine[1], mine[2], mine[3],
-		       mine[4], mine[5], c->peer.device, real[0], real[1],
-		       real[2], real[3], real[4], real[5]);
+		       name, mine[0], mine[1], mine[2], mine[3], mine[4],
+		       mine[5], device, real[0], real[1], real[2], real[3],
+		       real[4], real[5]);
+}
+
+static struct explanation check_mac(const struct case_of *c)
+{
+	if (!c->peer.found)
+		return no_idea();
+	return compare_mac(&c->now.ah_attr.grh.dgid, c->device.index,
+			   c->device.name, c->peer.device);
+}
+
+struct explanation explain_neighbour(const union ibv_gid *to)
+{
+	KEEP_ERRNO;
+	struct local_peer peer = find_local_peer(to, 0);
+	struct net_route route = net_route_to(to, 0);
+	char name[IF_NAMESIZE] = "";
+
+	if (!peer.gid_is_here || !if_indextoname((unsigned)route.device, name))
+		return no_idea();
+	return compare_mac(to, route.device, name, peer.device);
 }
 
 /*

@@ -9,6 +9,7 @@
  */
 #include "event.h"
 #include "format.h"
+#include "ids.h"
 #include "objects.h"
 #include "ring.h"
 #include "writer.h"
@@ -60,38 +61,9 @@ int rdma_get_cm_event(struct rdma_event_channel *channel,
 		      struct rdma_cm_event **event);
 int rdma_ack_cm_event(struct rdma_cm_event *event);
 
-/* ---- 认得的 id ------------------------------------------------------------- */
-
-#define MOST_IDS 256
-
-struct known {
-	const void *id; /* NULL: free */
-	uint32_t number;
-	bool connected, accepted;
-	unsigned int unacked;
-};
-
-/* 有锁。认不下更多的，就都算同一个陌生的：只少说几句。*/
-static struct known *know(const void *id)
-{
-	static struct known ids[MOST_IDS];
-	static uint32_t last;
-	struct known *free = NULL;
-
-	for (size_t i = 0; i < MOST_IDS; i++) {
-		if (ids[i].id == id)
-			return &ids[i];
-		if (!ids[i].id && !free)
-			free = &ids[i];
-	}
-	if (free && id)
-		*free = (struct known){ .id = id, .number = ++last };
-	return id ? free : NULL;
-}
-
 static void add_id(struct line *line, const void *id)
 {
-	const struct known *known = know(id);
+	const struct cm_id *known = know_id(id);
 
 	if (known)
 		LINE_NUMBER(line, "cm_id", known->number);
@@ -223,6 +195,8 @@ EXPORTED int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src,
 		return rc;
 	add_address(&call.event.line, dst);
 	EXPLAIN_CALL(&call, "resolve_addr", false, 0, false);
+	if (!rc)
+		id_connects_to(id, dst);
 	call_end(&call, id);
 	return rc;
 }
@@ -262,11 +236,11 @@ static void add_param(struct line *line, const struct rdma_conn_param *param)
 /* 这个 id 早先成功过没有；这一次成功了就记下。*/
 static bool done_before(const void *id, bool accepts, bool succeeded)
 {
-	struct known *known;
+	struct cm_id *known;
 	bool *done, before = false;
 
 	writer_lock();
-	known = know(id);
+	known = know_id(id);
 	if (known) {
 		done = accepts ? &known->accepted : &known->connected;
 		before = *done;
@@ -326,10 +300,10 @@ static const void *owner_of(const struct rdma_cm_event *event)
 
 static void count_event(const void *id, int change)
 {
-	struct known *known;
+	struct cm_id *known;
 
 	writer_lock();
-	known = know(id);
+	known = know_id(id);
 	if (known && (change > 0 || known->unacked))
 		known->unacked += (unsigned int)change;
 	writer_unlock();
@@ -383,11 +357,11 @@ EXPORTED int rdma_ack_cm_event(struct rdma_cm_event *event)
 static void warn_unacked(const void *id)
 {
 	struct explanation why;
-	const struct known *known;
+	const struct cm_id *known;
 	struct line line;
 
 	writer_lock();
-	known = know(id);
+	known = know_id(id);
 	if (known && known->unacked) {
 		why = explain_cm_unacked(known->unacked);
 		line_start(&line, "warning");
@@ -400,7 +374,7 @@ static void warn_unacked(const void *id)
 
 static void forget_id(struct line *line, const void *id)
 {
-	struct known *known = know(id);
+	struct cm_id *known = know_id(id);
 
 	if (!known)
 		return;

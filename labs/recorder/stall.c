@@ -14,6 +14,7 @@
 #include "base/verbs_names.h"
 #include "explain/qp_table.h"
 #include "format.h"
+#include "ids.h"
 #include "objects.h"
 #include "proc.h"
 #include "recorder.h"
@@ -542,6 +543,7 @@ static void tell_threads(uint64_t now)
 	for (size_t i = 0; i < n; i++)
 		add_thread(threads[i], now, now - last);
 	object_each(OBJECT_CONTEXT, look_at_ports, NULL);
+	look_at_ids();
 }
 
 static struct account account;

@@ -64,7 +64,7 @@ in_the_lab() {
 	local dir=$1 how i
 	shift
 	for how; do
-		labs/qptrace -o "$dir/$how.json" --stall 1 -- "$B/two_sides" "$how" "$dir/end" \
+		labs/qptrace -o "$dir/$how.json" --stall 2 -- "$B/two_sides" "$how" "$dir/end" \
 			2>"$dir/$how.err" &
 	done
 	for ((i = 0; i < 300; i++)); do
@@ -94,6 +94,30 @@ in_the_lab() {
 	timeout 20 labs/qptrace -o "$dir/cm-dead-client.json" -- \
 		ucmatose -s 10.99.0.1 -p 7998 >/dev/null 2>&1 || true
 	wait
+	astray "$dir"
+}
+
+# astray DIR: the client asks the server, and somebody else's MAC gets the packets
+astray() {
+	local dir=$1 mac server client i
+	mac=$(ip neigh show 10.99.0.1 dev veth1 | sed 's/.*lladdr \([^ ]*\).*/\1/')
+	labs/qptrace -o "$dir/cm-astray-server.json" -- ucmatose -b 10.99.0.1 -p 7997 >/dev/null 2>&1 &
+	server=$!
+	for ((i = 0; i < 100; i++)); do
+		[[ $(rdma resource show cm_id) != *" LISTEN "*":7997 "* ]] || break
+		sleep 0.1
+	done
+	ip neigh replace 10.99.0.1 lladdr 02:99:00:00:00:99 dev veth1
+	labs/qptrace --stall 1 -o "$dir/cm-astray-client.json" -- \
+		ucmatose -s 10.99.0.1 -p 7997 >/dev/null 2>&1 &
+	client=$!
+	for ((i = 0; i < 200; i++)); do
+		! grep -qs '"ev":"thread"' "$dir/cm-astray-client.json" || break
+		sleep 0.1
+	done
+	kill "$client" "$server"
+	wait
+	ip neigh replace 10.99.0.1 lladdr "$mac" dev veth1
 }
 
 oneTimeSetUp() {
@@ -105,7 +129,7 @@ oneTimeSetUp() {
 	rm -rf "$B/two"
 	mkdir -p "$B/two"
 	# shellcheck disable=SC2046 # words
-	T=$B/two in_lab "$(declare -f stopped in_the_lab)
+	T=$B/two in_lab "$(declare -f stopped astray in_the_lab)
 		in_the_lab $B/two slow $(cut -d' ' -f1 <<<"$faults" | tr '\n' ' ')"
 	export lab_ran=$?
 }
@@ -197,6 +221,8 @@ test_connection_manager() {
 	# Who is killed within rdma_accept has called it.
 	assertEquals 'killed within rdma_accept' 'peer-died' \
 		"$(cm_cause "$B/two/cm-dead-server.json" "$B/two/cm-dead-client.json")"
+	assertEquals 'to another MAC' 'wrong-mac' \
+		"$(cm_cause "$B/two/cm-astray-server.json" "$B/two/cm-astray-client.json")"
 	assertEquals 'killed before rdma_connect' '' "$(cm_cause "$B/two/cm-killed.json")"
 	assertEquals 'it had the route' 1 "$(grep -c '"op":"ROUTE_RESOLVED"' "$B/two/cm-killed.json")"
 	assertEquals 'events, too' 1 "$(grep -c '"op":"ROUTE_RESOLVED"' "$B/two/cm-alone.json")"

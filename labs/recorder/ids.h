@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ids.h - the rdma_cm_ids that the program has. All with the writer's lock, but
+ * id_connects_to().
+ */
+#ifndef RECORDER_IDS_H
+#define RECORDER_IDS_H
+
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+
+struct cm_id {
+	const void *id; /* NULL: free */
+	uint32_t number;
+	bool connected, accepted;
+	union ibv_gid to; /* zero: not IPv4, or not resolved */
+	unsigned int unacked;
+};
+
+/* Of more than it can know all are one stranger; NULL: that is not here yet. */
+struct cm_id *know_id(const void *id);
+
+/* rdma_resolve_addr has taken @addr for @id. Takes the lock. */
+void id_connects_to(const void *id, const struct sockaddr *addr);
+
+/* A warning for each of those that it connects to, if packets to it go astray. */
+void look_at_ids(void);
+
+#endif
