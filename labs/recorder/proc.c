@@ -113,24 +113,23 @@ static void kind_of_fd(int fd, char *out, size_t size)
 	snprintf(out, size, "%.*s", (int)size - 1, name);
 }
 
-/* 它的包到不了对端，或者 ACK 回不来：TCP 自己正在重发。*/
-static void progress_of_fd(int fd, char *out, size_t size)
+#define MOST_FDS 256
+
+const char *unanswered_tcp(void)
 {
 	struct tcp_info info;
-	socklen_t len = sizeof(info);
 
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
-		return;
-	if (info.tcpi_state == TCP_SYN_SENT)
-		snprintf(out, size, "SYN_SENT");
-	else if (info.tcpi_retransmits)
-		snprintf(out, size, "retransmitting");
-}
+	for (int fd = 0; fd < MOST_FDS; fd++) {
+		socklen_t len = sizeof(info);
 
-static void describe_fd(int fd, struct blocked *out)
-{
-	kind_of_fd(fd, out->on, sizeof(out->on));
-	progress_of_fd(fd, out->tcp, sizeof(out->tcp));
+		if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+			continue;
+		if (info.tcpi_state == TCP_SYN_SENT)
+			return "SYN_SENT";
+		if (info.tcpi_retransmits)
+			return "retransmitting";
+	}
+	return NULL;
 }
 
 /* poll 的第一个 fd。那块内存是程序的，随时会没有：借内核的手去读。*/
@@ -167,7 +166,7 @@ void thread_blocked(pid_t tid, struct blocked *out)
 	}
 	snprintf(out->call, sizeof(out->call), "%s", call->name);
 	if (call->has_fd)
-		describe_fd((int)first, out);
+		kind_of_fd((int)first, out->on, sizeof(out->on));
 	else if (!strcmp(call->name, "poll"))
-		describe_fd(first_polled(first), out);
+		kind_of_fd(first_polled(first), out->on, sizeof(out->on));
 }

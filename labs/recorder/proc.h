@@ -11,7 +11,6 @@
 struct blocked {
 	char call[24]; /* "read", "clock_nanosleep", a number, or "running" */
 	char on[24];   /* what it waits on: "socket", "rdma_cm", ...; or "" */
-	char tcp[16];  /* if TCP gets no answer: "SYN_SENT", "retransmitting" */
 };
 
 /* At most @most of them, without the calling one; returns how many. */
@@ -19,5 +18,11 @@ size_t threads_of_process(pid_t *threads, size_t most);
 
 /* @out->call is "" if /proc does not tell. */
 void thread_blocked(pid_t tid, struct blocked *out);
+
+/*
+ * Whether one of its TCP connections (of the first 256 descriptors) gets no answer:
+ * "SYN_SENT" or "retransmitting", or NULL.
+ */
+const char *unanswered_tcp(void);
 
 #endif

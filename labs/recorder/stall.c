@@ -494,6 +494,7 @@ static const char *call_of(pid_t tid, uint64_t now)
 
 static void add_thread(pid_t tid, uint64_t now, uint64_t idle)
 {
+	const char *tcp = tid == getpid() ? unanswered_tcp() : NULL;
 	struct blocked where = { 0 };
 	const char *call = call_of(tid, now);
 	struct line line;
@@ -505,8 +506,8 @@ static void add_thread(pid_t tid, uint64_t now, uint64_t idle)
 	LINE_TEXT(&line, "in", where.call);
 	if (where.on[0])
 		LINE_TEXT(&line, "on", where.on);
-	if (where.tcp[0])
-		LINE_TEXT(&line, "tcp", where.tcp);
+	if (tcp)
+		LINE_TEXT(&line, "tcp", tcp);
 	if (call)
 		LINE_TEXT(&line, "verb", call);
 	writer_add(ring_stamp(), &line);

@@ -135,13 +135,12 @@ static void doubt_receives(const struct report *r, struct cause *cause)
 
 /*
  * 一个 QP 的请求若都用同一个 wr_id（perftest 如此），坏 completion 说的是哪一个就认不准。同一
- * 个 QP 上没有做成的，挨个看：能证明错了的那一个就是。
+ * 个 QP 上没有做成的（send 与 receive），挨个看：能证明错了的那一个就是。
  */
-static struct explanation ask_others(const struct report *r,
-				     const struct cause *cause)
+static struct explanation ask_posts(const struct report *r, const struct qp *qp,
+				    enum event_class class,
+				    enum ibv_wc_status status)
 {
-	const struct qp *qp = qp_of(r, cause->side, cause->qp);
-	enum ibv_wc_status status = status_of(text_in(cause->line, "status"));
 	struct explanation why = { 0 };
 	size_t looked = 0;
 
@@ -150,11 +149,24 @@ static struct explanation ask_others(const struct report *r,
 		const struct event *e = &r->events[i];
 
 		if (e->side != qp->side || e->qp != qp->id || e->refused ||
-		    e->class != CLASS_POST_SEND || !came_to_nothing(r, e))
+		    e->class != class || !came_to_nothing(r, e))
 			continue;
 		looked++;
 		why = world_explain(r, qp, e, e->t, status);
 	}
+	return why;
+}
+
+static struct explanation ask_others(const struct report *r,
+				     const struct cause *cause)
+{
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+	enum ibv_wc_status status = status_of(text_in(cause->line, "status"));
+	struct explanation why = ask_posts(r, qp, CLASS_POST_SEND, status);
+
+	/* 只问 SGE：每个 receive 都可能“太短”。*/
+	if (!why.cause[0])
+		why = ask_posts(r, qp, CLASS_POST_RECV, IBV_WC_LOC_PROT_ERR);
 	return why;
 }
 
@@ -248,10 +260,20 @@ static bool went_on(const struct report *r, const struct cause *cause)
  */
 static void doubt_unread(const struct report *r, struct cause *cause)
 {
-	if (r->sides > 1 && cause->kind == CAUSE_STALL &&
-	    !strcmp(cause->id, "nobody-polls") &&
-	    (!may_lie_unread(r, cause->side) || went_on(r, cause)))
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+	struct explanation why;
+
+	if (r->sides < 2 || cause->kind != CAUSE_STALL ||
+	    strcmp(cause->id, "nobody-polls"))
+		return;
+	if (!may_lie_unread(r, cause->side) || went_on(r, cause)) {
 		cause->kind = CAUSE_HINT;
+		return;
+	}
+	/* 不用 ibv_get_cq_event 而用 poll() 等 channel 的，记录器当场看不出是在睡。*/
+	why = why_no_event_for(r, qp);
+	if (why.cause[0])
+		cause_restate(cause, &why);
 }
 
 /*
@@ -494,16 +516,17 @@ static void excuse(const struct report *r, struct causes *all)
 void report_blame(const struct report *r, struct causes *all)
 {
 	static rule *const rules[] = {
-		compare_pairs,	    check_writes,
-		check_datagrams,    believe_warnings,
-		check_sleepers,	    check_dead,
-		check_cm,	    check_doubled,
-		check_cq_room,	    check_surplus,
-		check_receives,	    check_unsignaled,
-		check_unread_event, check_lost,
-		check_tcp,	    check_nothing_posted,
-		check_exchange,	    check_untaken,
-		check_stuck,	    check_deadlock,
+		compare_pairs,	      check_writes,
+		check_datagrams,      check_own_requests,
+		believe_warnings,     check_sleepers,
+		check_dead,	      check_cm,
+		check_doubled,	      check_cq_room,
+		check_surplus,	      check_receives,
+		check_unsignaled,     check_unread_event,
+		check_lost,	      check_tcp,
+		check_nothing_posted, check_exchange,
+		check_late_arm,	      check_untaken,
+		check_stuck,	      check_deadlock,
 		suspect_exchange,
 	};
 

@@ -154,6 +154,35 @@ void check_datagrams(const struct report *r, struct causes *all)
 	}
 }
 
+/*
+ * 到不了对端的 send：不管它有没有 completion、是什么 status，它自己的 SGE、lkey、opcode 错没错，
+ * 一看便知。有的程序不看 completion，UC 与 UD 的又总说成功。
+ */
+void check_own_requests(const struct report *r, struct causes *all)
+{
+	static const enum ibv_wc_status asked[] = { IBV_WC_LOC_PROT_ERR,
+						    IBV_WC_LOC_QP_OP_ERR };
+	struct explanation why = { 0 };
+	size_t looked = 0;
+
+	for (size_t i = 0; i < r->count && looked < MOST_POSTS; i++) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, e->side, e->qp);
+
+		if (!qp || e->class != CLASS_POST_SEND || e->refused ||
+		    e->arrival != NOWHERE ||
+		    (strcmp(qp->type, "RC") == 0 && !came_to_nothing(r, e)))
+			continue;
+		looked++;
+		for (size_t k = 0; k < 2 && !why.cause[0]; k++)
+			why = world_explain(r, qp, e, e->t, asked[k]);
+		if (why.cause[0]) {
+			cause_add(r, all, i, qp, &why);
+			return;
+		}
+	}
+}
+
 void check_receives(const struct report *r, struct causes *all)
 {
 	struct explanation why;

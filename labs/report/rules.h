@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rules.h - what both recordings prove together: the rules of compare.c, slips.c and
- * waits.c, and what they ask (facts.c). blame.c applies them, in its order, until one
+ * rules.h - what both recordings prove together: the rules of compare.c, slips.c,
+ * unread.c and waits.c, and what they ask (facts.c). blame.c applies them, in its order, until one
  * has found a cause.
  */
 #ifndef LABS_REPORT_RULES_H
@@ -98,13 +98,25 @@ json_t *stopped_at(const struct report *r, int side, size_t *where);
 bool is_waiting_for_completion(const struct report *r, int side);
 bool side_went_up(const struct report *r, int side);
 
-/* ---- compare.c, slips.c, waits.c ---- */
+/* One of @side's threads was seen in @verb, as it stood still. */
+bool any_thread_in(const struct report *r, int side, const char *verb);
+
+/* ---- unread.c ---- */
+
+/* @side sleeps until an event, and its @cq will give none: why. */
+struct explanation why_no_event(const struct report *r, int side, uint64_t cq);
+
+/* A thread of @qp's side sleeps until an event, and recv_cq will give none: why. */
+struct explanation why_no_event_for(const struct report *r,
+				    const struct qp *qp);
+
+/* ---- compare.c, slips.c, unread.c, waits.c ---- */
 
 typedef void rule(const struct report *r, struct causes *all);
 rule compare_pairs, check_writes, check_datagrams, check_receives,
 	check_cq_room;
 rule check_doubled, check_surplus, check_unsignaled, check_nothing_posted,
-	check_unread_event;
+	check_unread_event, check_late_arm, check_own_requests;
 rule check_sleepers, check_dead, check_cm, check_tcp, check_exchange,
 	check_untaken, check_stuck, check_lost, check_deadlock,
 	suspect_exchange;

@@ -149,31 +149,6 @@ void check_nothing_posted(const struct report *r, struct causes *all)
 	}
 }
 
-/* 事件说 CQ 里有 completion，它没有取，就说自己没有做成。*/
-void check_unread_event(const struct report *r, struct causes *all)
-{
-	struct explanation why;
-
-	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
-		size_t event = last_event(r, s, "cq_event", NULL);
-		size_t taken = last_event(r, s, "completion", NULL);
-		json_t *line;
-
-		if (!r->side[s].ended || r->side[s].code <= 0 ||
-		    !is_after(event, taken))
-			continue;
-		line = event_line(r, &r->events[event]);
-		why = because("nobody-polls",
-			      "call ibv_poll_cq after each event until it "
-			      "gives 0",
-			      "%c got an event of CQ %ju, took no completion "
-			      "from it, and gave up",
-			      "AB"[s], number_in(line, "cq"));
-		json_decref(line);
-		cause_suggest(r, all, event, &why);
-	}
-}
-
 /* ---- 多发了一遍 ------------------------------------------------------------ */
 
 static bool is_same_request(const json_t *a, const json_t *b)

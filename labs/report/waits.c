@@ -80,6 +80,29 @@ static bool is_awaited(const struct report *r, int side, size_t where)
 	return r->sides > 1 && r->side[!side].last > r->events[where].t;
 }
 
+/* 主线程在等别的线程（futex），而其中一个睡在某个 verb 里面：换成那一行。*/
+static json_t *other_sleeper(const struct report *r, int side, json_t *main,
+			     size_t *where)
+{
+	if (!main || strcmp(text_in(main, "in"), "futex"))
+		return main;
+	for (size_t i = *where; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		json_t *line;
+
+		if (e->side != side || strcmp(e->ev, "thread"))
+			continue;
+		line = event_line(r, e);
+		if (*text_in(line, "verb") && sleeps(line)) {
+			json_decref(main);
+			*where = i;
+			return line;
+		}
+		json_decref(line);
+	}
+	return main;
+}
+
 void check_sleepers(const struct report *r, struct causes *all)
 {
 	struct explanation why;
@@ -88,6 +111,7 @@ void check_sleepers(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides; s++) {
 		json_t *line = stopped_at(r, s, &where);
 
+		line = other_sleeper(r, s, line, &where);
 		if (line && sleeps(line) && is_awaited(r, s, where)) {
 			why = because("peer-asleep",
 				      "look where it calls sleep or waits for "
@@ -144,7 +168,8 @@ bool side_went_up(const struct report *r, int side)
 static bool has_trouble(const struct causes *all)
 {
 	for (size_t i = 0; i < all->count; i++)
-		if (all->items[i].kind <= CAUSE_STALL)
+		if (all->items[i].kind <= CAUSE_STALL &&
+		    !is_weak(&all->items[i]))
 			return true;
 	return false;
 }
@@ -157,8 +182,8 @@ void suspect_exchange(const struct report *r, struct causes *all)
 {
 	struct explanation why;
 
-	if (r->sides < 2 || has_trouble(all) || side_went_up(r, 0) ||
-	    side_went_up(r, 1) || !gave_up(&r->side[0]) ||
+	if (r->sides < 2 || has_trouble(all) || is_suggested(all) ||
+	    side_went_up(r, 0) || side_went_up(r, 1) || !gave_up(&r->side[0]) ||
 	    !gave_up(&r->side[1]))
 		return;
 	why = because("exchange-short",
@@ -172,7 +197,7 @@ void suspect_exchange(const struct report *r, struct causes *all)
 }
 
 /* @side 停下之后，有没有一个线程（不一定是主线程）在 @verb 里。*/
-static bool any_thread_in(const struct report *r, int side, const char *verb)
+bool any_thread_in(const struct report *r, int side, const char *verb)
 {
 	size_t i = r->count;
 
@@ -184,7 +209,9 @@ static bool any_thread_in(const struct report *r, int side, const char *verb)
 		    strcmp(r->events[i].ev, "thread"))
 			continue;
 		line = event_line(r, &r->events[i]);
-		found = !strcmp(text_in(line, "verb"), verb);
+		found = !strcmp(text_in(line, "verb"), verb) ||
+			(!strcmp(verb, "get_cq_event") &&
+			 !strcmp(text_in(line, "on"), "[infinibandevent]"));
 		json_decref(line);
 		if (found)
 			return true;
@@ -224,6 +251,14 @@ static bool waits_to_receive(const struct report *r, int side)
 	return false;
 }
 
+static bool is_connected(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (r->qps[i].side == side && got_to(r, &r->qps[i], "RTR"))
+			return true;
+	return false;
+}
+
 /* @side 已经连上，在等 completion，而它发的都完成了：缺的是另一个请求，它的或对方的。*/
 static bool polls_in_vain(const struct report *r, int side)
 {
@@ -251,10 +286,9 @@ void check_tcp(const struct report *r, struct causes *all)
 				"ping the peer, and look at `ip route get` "
 				"and `ip neigh` there and here: what stops "
 				"TCP stops RDMA, too",
-				"%c waits in %s() for %.1f s and longer: not "
-				"even TCP gets through to the peer",
-				"AB"[s], text_in(line, "in"),
-				(double)number_in(line, "idle") / 1e9);
+				"%c has waited for %.1f s and longer, and not "
+				"even its TCP gets through to the peer",
+				"AB"[s], (double)number_in(line, "idle") / 1e9);
 			cause_add(r, all, where, NULL, &why);
 		}
 		json_decref(line);
@@ -317,14 +351,20 @@ void check_exchange(const struct report *r, struct causes *all)
 
 /* ---- 半路停下的 QP -------------------------------------------------------- */
 
+static bool uses_cm(const struct report *r, int side)
+{
+	return last_event(r, side, "rdma_event", NULL) != NOWHERE ||
+	       last_event(r, side, "rdma_listen", NULL) != NOWHERE ||
+	       last_event(r, side, "rdma_resolve_addr", NULL) != NOWHERE;
+}
+
 /*
  * 停在半路，而对方正等着它：等它收（它到不了 RTR），或者等它发（它到不了 RTS；自己先走了的，
  * 是别处先失败了）。由 rdma_cm 连的，半路上还在等的是连接。
  */
 static bool is_halfway(const struct report *r, const struct qp *qp)
 {
-	if (!got_to(r, qp, "INIT") ||
-	    last_event(r, qp->side, "rdma_create_qp", NULL) != NOWHERE)
+	if (!got_to(r, qp, "INIT") || uses_cm(r, qp->side))
 		return false;
 	if (sends_wait(r, !qp->side))
 		return !got_to(r, qp, "RTR");
@@ -358,129 +398,6 @@ void check_stuck(const struct report *r, struct causes *all)
 }
 
 /* ---- 都在等 ---------------------------------------------------------------- */
-
-/* @side 的 @ev（arm、cq_event）里，关于 @cq 的最后一个。*/
-static size_t last_of_cq(const struct report *r, int side, const char *ev,
-			 uint64_t cq, bool *solicited)
-{
-	size_t i = r->count;
-
-	while (i-- > 0) {
-		json_t *line;
-		bool found;
-
-		if (r->events[i].side != side || strcmp(r->events[i].ev, ev))
-			continue;
-		line = event_line(r, &r->events[i]);
-		found = number_in(line, "cq") == cq;
-		if (solicited)
-			*solicited = number_in(line, "solicited") != 0;
-		json_decref(line);
-		if (found)
-			return i;
-	}
-	return NOWHERE;
-}
-
-static bool has_channel(const struct report *r, int side, uint64_t cq)
-{
-	for (size_t i = 0; i < r->count; i++) {
-		json_t *line;
-		bool it, with;
-
-		if (r->events[i].side != side ||
-		    strcmp(r->events[i].ev, "create_cq"))
-			continue;
-		line = event_line(r, &r->events[i]);
-		it = number_in(line, "cq") == cq;
-		with = json_object_get(line, "channel") != NULL;
-		json_decref(line);
-		if (it)
-			return with;
-	}
-	return true;
-}
-
-/* 睡着等事件，而它的 @cq 不会产生事件。*/
-static struct explanation why_no_event(const struct report *r, int side,
-				       uint64_t cq)
-{
-	bool solicited = false;
-	size_t armed = last_of_cq(r, side, "arm", cq, &solicited);
-	size_t event = last_of_cq(r, side, "cq_event", cq, NULL);
-
-	if (armed != NOWHERE && !has_channel(r, side, cq))
-		return because("cq-without-channel",
-			       "give ibv_create_cq the channel that the "
-			       "program sleeps on",
-			       "%c sleeps, and its CQ %ju was armed and has no "
-			       "completion channel: it raises no event",
-			       "AB"[side], cq);
-	if (armed == NOWHERE || (event != NOWHERE && event > armed))
-		return because("cq-not-armed",
-			       "call ibv_req_notify_cq after each event, then "
-			       "poll once more, then sleep",
-			       "a message lies unread at %c, which sleeps and "
-			       "has not armed its CQ %ju",
-			       "AB"[side], cq);
-	if (solicited)
-		return because("armed-solicited-only",
-			       "call ibv_req_notify_cq(cq, 0), or let the "
-			       "peer post with IBV_SEND_SOLICITED",
-			       "a message lies unread at %c, which sleeps and "
-			       "has armed its CQ %ju for solicited completions "
-			       "only",
-			       "AB"[side], cq);
-	return (struct explanation){ 0 };
-}
-
-static struct explanation why_untaken(const struct report *r,
-				      const struct qp *to, bool sleeps)
-{
-	uint64_t recv_cq = number_in(to->first, "recv_cq");
-	uint64_t send_cq = number_in(to->first, "send_cq");
-	struct explanation why = { 0 };
-
-	if (sleeps)
-		why = why_no_event(r, to->side, recv_cq);
-	if (sleeps && !why.cause[0] && send_cq != recv_cq)
-		why = why_no_event(r, to->side, send_cq);
-	if (why.cause[0])
-		return why;
-	return because("nobody-polls",
-		       "call ibv_poll_cq on this CQ, after each event until it "
-		       "gives 0; is it another CQ that the program polls?",
-		       "a message lies unread in CQ %ju of %c, which does not "
-		       "poll it",
-		       recv_cq, "AB"[to->side]);
-}
-
-/* RC 的 SEND 成功了，就是到了对端；而对端停在那里，没有取它。*/
-void check_untaken(const struct report *r, struct causes *all)
-{
-	struct explanation why;
-	size_t where;
-
-	for (size_t i = 0; i < r->count; i++) {
-		const struct event *e = &r->events[i];
-		const struct qp *qp = qp_of(r, e->side, e->qp);
-		json_t *at;
-
-		if (!qp || !qp->peer || strcmp(qp->type, "RC") ||
-		    !takes_receive(e) || e->arrival != NOWHERE ||
-		    came_to_nothing(r, e))
-			continue;
-		at = stopped_at(r, qp->peer->side, &where);
-		if (at && !any_thread_in(r, qp->peer->side, "poll_cq")) {
-			why = why_untaken(r, qp->peer,
-					  any_thread_in(r, qp->peer->side,
-							"get_cq_event"));
-			cause_add(r, all, where, qp->peer, &why);
-		}
-		json_decref(at);
-		return;
-	}
-}
 
 /* UC、UD：发出去就算完成，到没有到，只有对端知道。*/
 static bool is_unreliable(const struct qp *qp)
@@ -577,9 +494,10 @@ void check_deadlock(const struct report *r, struct causes *all)
 	struct explanation why;
 
 	if (r->sides < 2 || !gave_up(&r->side[0]) || !gave_up(&r->side[1]) ||
-	    is_suggested(all) || is_stalled_for(r, all) || sends_wait(r, 0) ||
-	    sends_wait(r, 1) || !waits_to_receive(r, 0) ||
-	    !waits_to_receive(r, 1) || goes_on(r, 0) || goes_on(r, 1))
+	    !is_connected(r, 0) || !is_connected(r, 1) || is_suggested(all) ||
+	    is_stalled_for(r, all) || sends_wait(r, 0) || sends_wait(r, 1) ||
+	    !waits_to_receive(r, 0) || !waits_to_receive(r, 1) ||
+	    goes_on(r, 0) || goes_on(r, 1))
 		return;
 	why = because("post-forgotten",
 		      "look in both time lines for the message that was to "
@@ -598,6 +516,14 @@ static bool still_waits(const struct report *r, int side)
 
 	json_decref(line);
 	return !r->side[side].ended && (stopped || r->side[side].signalled);
+}
+
+static bool has_accepted(const struct report *r, int side)
+{
+	return last_event(r, side, "rdma_event", "CONNECT_REQUEST") !=
+		       NOWHERE &&
+	       (last_event(r, side, "rdma_accept", NULL) != NOWHERE ||
+		any_thread_in(r, side, "rdma_accept"));
 }
 
 void check_cm(const struct report *r, struct causes *all)
@@ -633,7 +559,18 @@ void check_cm(const struct report *r, struct causes *all)
 				  connect != NOWHERE ? connect : last_of(r, s),
 				  NULL, &why);
 		}
+		if (asks && r->sides > 1 && has_accepted(r, !s)) {
+			why = because("acks-lost",
+				      "tcpdump udp port 4791 on both sides: "
+				      "what is sent there does not come here",
+				      "%c has answered the connection request "
+				      "with rdma_accept, and the answer has "
+				      "not come to %c",
+				      "AB"[!s], "AB"[s]);
+			cause_add(r, all, last_of(r, s), NULL, &why);
+		}
 		if (is_after(asked, last_event(r, s, "rdma_accept", NULL)) &&
+		    !any_thread_in(r, s, "rdma_accept") &&
 		    is_after(asked, last_event(r, s, "rdma_reject", NULL))) {
 			why = because("cm-not-accepted",
 				      "call rdma_accept, or rdma_reject, for "

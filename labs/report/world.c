@@ -270,7 +270,8 @@ struct explanation world_explain(const struct report *r, const struct qp *qp,
 		rq.recv = wr.is_send ? NULL : &wr.recv;
 		if (wr.one_sge)
 			rq.n_local = regions_of(r, qp->side, t, &own);
-		rq.local = own;
+		/* 一个也没有，多半是记录里没有它们 */
+		rq.local = rq.n_local ? own : NULL;
 	}
 	why = explain_recorded(&like, status, &rq);
 	free(own);

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+/*
+ * unread.c —— completion 有了，没有人取：睡着而 CQ 不会叫醒它，或者根本没有去 poll
+ */
+#include "rules.h"
+
+#include <string.h>
+
+/* @side 的 @ev（arm、cq_event）里，关于 @cq 的最后一个。*/
+static size_t last_of_cq(const struct report *r, int side, const char *ev,
+			 uint64_t cq, bool *solicited)
+{
+	size_t i = r->count;
+
+	while (i-- > 0) {
+		json_t *line;
+		bool found;
+
+		if (r->events[i].side != side || strcmp(r->events[i].ev, ev))
+			continue;
+		line = event_line(r, &r->events[i]);
+		found = number_in(line, "cq") == cq;
+		if (solicited)
+			*solicited = number_in(line, "solicited") != 0;
+		json_decref(line);
+		if (found)
+			return i;
+	}
+	return NOWHERE;
+}
+
+static bool has_channel(const struct report *r, int side, uint64_t cq)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		json_t *line;
+		bool it, with;
+
+		if (r->events[i].side != side ||
+		    strcmp(r->events[i].ev, "create_cq"))
+			continue;
+		line = event_line(r, &r->events[i]);
+		it = number_in(line, "cq") == cq;
+		with = json_object_get(line, "channel") != NULL;
+		json_decref(line);
+		if (it)
+			return with;
+	}
+	return true;
+}
+
+/* 睡着等事件，而它的 @cq 不会产生事件。*/
+struct explanation why_no_event(const struct report *r, int side, uint64_t cq)
+{
+	bool solicited = false;
+	size_t armed = last_of_cq(r, side, "arm", cq, &solicited);
+	size_t event = last_of_cq(r, side, "cq_event", cq, NULL);
+
+	if (armed != NOWHERE && !has_channel(r, side, cq))
+		return because("cq-without-channel",
+			       "give ibv_create_cq the channel that the "
+			       "program sleeps on",
+			       "%c sleeps, and its CQ %ju was armed and has no "
+			       "completion channel: it raises no event",
+			       "AB"[side], cq);
+	if (armed == NOWHERE || (event != NOWHERE && event > armed))
+		return because("cq-not-armed",
+			       "call ibv_req_notify_cq after each event, then "
+			       "poll once more, then sleep",
+			       "a message lies unread at %c, which sleeps and "
+			       "has not armed its CQ %ju",
+			       "AB"[side], cq);
+	if (solicited)
+		return because("armed-solicited-only",
+			       "call ibv_req_notify_cq(cq, 0), or let the "
+			       "peer post with IBV_SEND_SOLICITED",
+			       "a message lies unread at %c, which sleeps and "
+			       "has armed its CQ %ju for solicited completions "
+			       "only",
+			       "AB"[side], cq);
+	return (struct explanation){ 0 };
+}
+
+struct explanation why_no_event_for(const struct report *r, const struct qp *qp)
+{
+	if (!qp || !any_thread_in(r, qp->side, "get_cq_event"))
+		return (struct explanation){ 0 };
+	return why_no_event(r, qp->side, number_in(qp->first, "recv_cq"));
+}
+
+/* RC 的 send 到了对端，它的 completion 就已经有了；arm 在它以后，就不会再有事件。*/
+void check_late_arm(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, e->side, e->qp);
+		size_t armed, event;
+		uint64_t cq;
+
+		if (!qp || e->class != CLASS_POST_SEND || e->refused ||
+		    strcmp(qp->type, "RC") || e->arrival == NOWHERE ||
+		    e->complete != NOWHERE || !makes_completion(r, qp, e) ||
+		    !gave_up(&r->side[e->side]) ||
+		    !any_thread_in(r, e->side, "get_cq_event"))
+			continue;
+		cq = number_in(qp->first, "send_cq");
+		armed = last_of_cq(r, e->side, "arm", cq, NULL);
+		event = last_of_cq(r, e->side, "cq_event", cq, NULL);
+		if (armed == NOWHERE || armed < i || is_after(event, i))
+			continue;
+		why = because(
+			"nobody-polls",
+			"after ibv_req_notify_cq call ibv_poll_cq once "
+			"more, and sleep only if it gives 0",
+			"the completion of %c's send lies unread in CQ "
+			"%ju: it was there before the CQ was armed, which "
+			"tells only of later ones",
+			"AB"[e->side], cq);
+		cause_add(r, all, armed, qp, &why);
+		return;
+	}
+}
+
+static struct explanation why_untaken(const struct report *r,
+				      const struct qp *to, bool sleeps)
+{
+	uint64_t recv_cq = number_in(to->first, "recv_cq");
+	uint64_t send_cq = number_in(to->first, "send_cq");
+	struct explanation why = { 0 };
+
+	if (sleeps)
+		why = why_no_event(r, to->side, recv_cq);
+	if (sleeps && !why.cause[0] && send_cq != recv_cq)
+		why = why_no_event(r, to->side, send_cq);
+	if (why.cause[0])
+		return why;
+	return because("nobody-polls",
+		       "call ibv_poll_cq on this CQ, after each event until it "
+		       "gives 0; is it another CQ that the program polls?",
+		       "a message lies unread in CQ %ju of %c, which does not "
+		       "poll it",
+		       recv_cq, "AB"[to->side]);
+}
+
+/* RC 的 SEND 成功了，就是到了对端；而对端停在那里，没有取它。*/
+void check_untaken(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	size_t where;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, e->side, e->qp);
+		json_t *at;
+
+		if (!qp || !qp->peer || strcmp(qp->type, "RC") ||
+		    !takes_receive(e) || e->arrival != NOWHERE ||
+		    came_to_nothing(r, e))
+			continue;
+		at = stopped_at(r, qp->peer->side, &where);
+		if (at && !any_thread_in(r, qp->peer->side, "poll_cq")) {
+			why = why_untaken(r, qp->peer,
+					  any_thread_in(r, qp->peer->side,
+							"get_cq_event"));
+			cause_add(r, all, where, qp->peer, &why);
+		}
+		json_decref(at);
+		return;
+	}
+}
+
+/* 事件说 CQ 里有 completion，它没有取，就说自己没有做成。*/
+void check_unread_event(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
+		size_t event = last_event(r, s, "cq_event", NULL);
+		size_t taken = last_event(r, s, "completion", NULL);
+		json_t *line;
+
+		if (!r->side[s].ended || r->side[s].code <= 0 ||
+		    !is_after(event, taken))
+			continue;
+		line = event_line(r, &r->events[event]);
+		why = because("nobody-polls",
+			      "call ibv_poll_cq after each event until it "
+			      "gives 0",
+			      "%c got an event of CQ %ju, took no completion "
+			      "from it, and gave up",
+			      "AB"[s], number_in(line, "cq"));
+		json_decref(line);
+		cause_suggest(r, all, event, &why);
+	}
+}
