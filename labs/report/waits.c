@@ -488,12 +488,20 @@ void check_lost(const struct report *r, struct causes *all)
 	}
 }
 
+/* 它没有做成，而且在哪里停过：不是自己很快就走了。*/
+static bool stood_still(const struct report *r, int side)
+{
+	return gave_up(&r->side[side]) &&
+	       (last_event(r, side, "thread", NULL) != NOWHERE ||
+		last_event(r, side, "stall", NULL) != NOWHERE);
+}
+
 /* 两边都在等对方的消息，而没有一个在路上：永远等下去。谁忘了，只有它们自己知道。*/
 void check_deadlock(const struct report *r, struct causes *all)
 {
 	struct explanation why;
 
-	if (r->sides < 2 || !gave_up(&r->side[0]) || !gave_up(&r->side[1]) ||
+	if (r->sides < 2 || !stood_still(r, 0) || !stood_still(r, 1) ||
 	    !is_connected(r, 0) || !is_connected(r, 1) || is_suggested(all) ||
 	    is_stalled_for(r, all) || sends_wait(r, 0) || sends_wait(r, 1) ||
 	    !waits_to_receive(r, 0) || !waits_to_receive(r, 1) ||
