@@ -32,7 +32,12 @@ test_what_was_missed_once() {
 		send_bw_srq.before.net:firewall read_lat_cm.before.net:firewall \
 		rc_pingpong_events.server.tcp:lose send_bw_events.client.post_send:skip \
 		send_lat_events.server.create_cq:channel=0 read_lat.before.net:firewall \
-		srq_pingpong.server.create_qp:recv_cq=0; do
+		srq_pingpong.server.create_qp:recv_cq=0 ours.client.post_send:3:twice \
+		send_bw.client.post_send:3:twice rdma_client.server.post_send:skip \
+		uc_pingpong_events.client.post_send:send_flags-SIGNALED \
+		rdma_xclient.before.net:firewall ucmatose.before.net:wrong-mac \
+		ucmatose.client.post_send:opcode=99 ours_events.server.arm:skip \
+		ours_events.before.net:way-back udaddy.client.modify_qp:RTS:sleep=60; do
 		names+=(--case "$name")
 	done
 	labs/faults/explain-bench "${names[@]}" >"$T/out" 2>"$T/err" || rc=$?
