@@ -21,6 +21,9 @@ static int failed(int err, const char *cause, const char *next, const char *fmt,
 
 	if (err <= 0)
 		err = EIO;
+	/* 哪个调用都可能遇到，缺的总是同一样东西 */
+	if (err == EMFILE && !next)
+		next = "raise the limit of open files: ulimit -n";
 	name = strerrorname_np(err);
 	vsnprintf(call, sizeof(call), fmt, ap);
 	return fail(-err, next, "%s failed: %s (%d): %s", call,

@@ -17,7 +17,10 @@
 int call_failed(int err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* The same where more is known. @cause NULL: strerror()'s; @next NULL: nothing. */
+/*
+ * The same where more is known. @cause NULL: strerror()'s; @next NULL: nothing, but
+ * where descriptors have run out.
+ */
 int call_failed_for(int err, const char *cause, const char *next,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

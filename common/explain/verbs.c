@@ -9,6 +9,7 @@
 #include "parts.h"
 #include "qp_table.h"
 
+#include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -61,6 +62,19 @@ static const struct {
 	  "\"no userspace device-specific driver\" says the same" },
 };
 
+/*
+ * 打不开 sysfs，列表就是空的，看上去与没有设备一样。新开的描述符总取最小的号：上限之前的
+ * 这一个若已经用掉，剩下的就不够列一次设备。
+ */
+static bool descriptors_are_used_up(void)
+{
+	const rlim_t least = 4;
+	struct rlimit limit;
+
+	return !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur >= least &&
+	       fcntl((int)(limit.rlim_cur - least), F_GETFD) >= 0;
+}
+
 struct explanation explain_device_list(int err)
 {
 	KEEP_ERRNO;
@@ -78,6 +92,11 @@ struct explanation explain_device_list(int err)
 	if (err == ENOMEM)
 		return because("no-memory", "free memory",
 			       "there is no memory for the list of devices");
+	if (descriptors_are_used_up())
+		return because("no-descriptors",
+			       "raise the limit of open files: ulimit -n",
+			       "too few file descriptors are left to look for "
+			       "devices");
 	why = because(device_rows[row].id, device_rows[row].next, "%s",
 		      device_rows[row].cause);
 	if (absent)

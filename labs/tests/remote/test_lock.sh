@@ -139,13 +139,14 @@ test_errors() {
 }
 
 test_the_bench_checks_what_it_measures() {
+	local n what
 	on_rxe '
 		lend memory -q -c 2 -b 4096
 		client run read memory_bench -n 50 -s 4000
 		client run deep memory_bench -n 50 -d 16 -e
 		client run write memory_bench -W -n 50 -d 8
 		client run add memory_bench -A -n 50 -d 4
-		client run turns memory_bench -n 50 -d 4 -Q 3
+		SPY_LOG=$T/turns.log LD_PRELOAD=$spy client run turns memory_bench -n 50 -d 4 -Q 3
 		client run "turns write" memory_bench -W -n 2 -Q 9 -e
 		client run "turns add" memory_bench -A -n 50 -d 2 -Q 8
 		stop_at 36 held memory_bench -n 50 -Q 8
@@ -154,6 +155,7 @@ test_the_bench_checks_what_it_measures() {
 		kill -CONT "${pids[held]}"
 		reap held
 		client run crowd memory_bench -Q 65
+		for n in 30 31 32 33; do (ulimit -n $n && client run few$n memory_bench -e -Q 64); done
 		run spoilt "$B/sabotage" -o "$T/said" post_send:9:skip \
 			"$B/memory_bench" -A -n 9 -d 16 -t 1 10.99.0.1 rxe1
 		run short "$B/sabotage" -o "$T/said" post_send:3:sge.length-8 \
@@ -169,8 +171,17 @@ test_the_bench_checks_what_it_measures() {
 	assert_done read deep write add turns "turns write" "turns add" held
 	assertEquals 50 "$(json add .iters)"
 	assertEquals 3 "$(json turns .qps)"
+	for what in pd mr cq qp device; do
+		assertEquals "made of $what" 3 "$(grep -c "^make $what" "$T/turns.log")"
+		assertEquals "unmade of $what" 3 "$(grep -c "^unmake $what" "$T/turns.log")"
+	done
 	assertTrue "8 QPs at once" "[ -e $T/eight ]"
 	assert_error crowd 1 'EUSERS'
+	# Whichever call it is that finds no descriptor left.
+	for n in 30 31 32 33; do
+		assert_error few$n 1 'EMFILE|too few file descriptors'
+		assert_in "$(err_of few$n)" '^ next: .*ulimit -n'
+	done
 	assert_error spoilt 1 'no completion|9'
 	assert_error short 1 'slot 0 has wrong bytes'
 	assert_error stopped 1 'stopped by a signal'
