@@ -5,6 +5,9 @@
  * 与 ucx_perftest -t tag_lat 做同样的事，好拿来比较：每一轮各发一条带 tag 的消息，
  * receive 在自己发出之后才 post。消息多长、多少轮由 client 决定，它用第一条消息（另一个
  * tag）告诉 server；每条消息的序号与长度都要核对。
+ *
+ * --window N：像 ucx_perftest -t tag_bw -O N，只有 client 发，总有 N 条没有完成；server
+ * 总 post 着 N 个 receive。
  */
 #include "base/arguments.h"
 #include "base/deadline.h"
@@ -19,10 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAG_OF_PLAN  1
-#define TAG_OF_ROUND 2
-#define MAX_ROUNDS   100000000
-#define ACCEPT_MS    300000
+#define TAG_OF_PLAN   1
+#define TAG_OF_ROUND  2
+#define TAG_OF_SERVER 3
+#define MAX_ROUNDS    100000000
+#define ACCEPT_MS     300000
 
 struct tag_lat {
 	struct rdma_options opt;
@@ -34,7 +38,9 @@ struct side {
 	struct tag_lat *lat;
 	struct rdma_resources res;
 	struct tag_channel channel;
-	char *out, *in;
+	char *out, *in;		      /* of @slots messages each */
+	struct tag_request *requests; /* streaming: one for each slot */
+	uint32_t slots;
 	int sock, listener;
 };
 
@@ -63,11 +69,15 @@ static int parse(struct tag_lat *lat, int argc, char *argv[])
 	const struct option_row rows[] = {
 		{ 's', "size", "B", "bytes of each message, 0 ... # (@)",
 		  NUMBER(opt->config.msg_size, 64, 0, MAX_MSG_SIZE) },
-		{ 'n', "iters", "N", "round trips (@)",
+		{ 'n', "iters", "N", "round trips, or messages (@)",
 		  NUMBER(opt->plan.iters, 1000, 1, MAX_ROUNDS) },
 		{ 'e', "eager", "B",
 		  "rendezvous above this size, the same on\nboth sides (@)",
 		  NUMBER(lat->limits.eager_max, TAG_EAGER_MAX, 1, 1 << 20) },
+		{ 'w', "window", "N",
+		  "no round trips: so many messages, 1 ... #,\noutstanding "
+		  "from client to server, the same\non both sides",
+		  NUMBER(opt->plan.window, 0, 1, 4096) },
 		{ 't', "timeout", "SECS",
 		  "limit of every wait (default: 300 for a\nclient to come, 10 "
 		  "for the exchange, 5 for\na message)",
@@ -90,6 +100,8 @@ static int parse(struct tag_lat *lat, int argc, char *argv[])
 	*lat = (struct tag_lat){ .opt = { .role = ROLE_SERVER,
 					  .plan = { .mode = MODE_PINGPONG } } };
 	rc = take_options(&line, &argc, &argv);
+	if (opt->plan.window)
+		opt->plan.mode = MODE_BANDWIDTH;
 	return rc < 0 ? parse_operands(opt, argc, argv) : rc;
 }
 
@@ -150,6 +162,22 @@ static int bring_up(struct side *side)
 				      exchange_deadline(side));
 }
 
+/* 一边总 post 着几个 receive，另一边总有几条在路上，都在开始之前就定了。*/
+static int agree_on_window(struct side *side)
+{
+	const uint32_t window = side->lat->opt.plan.window;
+	const uint32_t mine = htobe32(window);
+	uint32_t peers;
+	int rc = sock_sync_data(side->sock, sizeof(mine), &mine, &peers,
+				exchange_deadline(side), "window");
+
+	if (rc || peers == mine)
+		return rc;
+	return fail(-EPROTO, "give --window the same value on both sides",
+		    "the peer's window is %u, mine is %u (0: round trips)",
+		    be32toh(peers), window);
+}
+
 struct round_plan {
 	uint64_t size;
 	uint64_t iters;
@@ -191,20 +219,37 @@ static int learn_plan(struct side *side)
 	return 0;
 }
 
+/* 至少 8 字节，放得下序号。*/
+static size_t slot_bytes(const struct side *side)
+{
+	return side->lat->opt.config.msg_size + sizeof(uint64_t);
+}
+
+/* 先摸一遍，别把缺页算进延迟。*/
+static char *touched(size_t bytes)
+{
+	char *buf = malloc(bytes);
+
+	return buf ? memset(buf, 1, bytes) : NULL;
+}
+
 static int make_buffers(struct side *side)
 {
-	size_t size = side->lat->opt.config.msg_size;
+	const uint32_t window = side->lat->opt.plan.window;
+	const bool client = side->lat->opt.role == ROLE_CLIENT;
+	const bool sends = client || !window, receives = !client || !window;
+	size_t bytes;
 
-	/* 至少 8 字节，放得下序号；先摸一遍，别把缺页算进延迟。*/
-	side->out = calloc(1, size + sizeof(uint64_t));
-	side->in = calloc(1, size + sizeof(uint64_t));
-	if (side->out && side->in) {
-		memset(side->in, 1, size);
-		memset(side->out, 1, size);
+	side->slots = window ? window : 1;
+	bytes = side->slots * slot_bytes(side);
+	side->requests = calloc(side->slots, sizeof(*side->requests));
+	side->out = sends ? touched(bytes) : NULL;
+	side->in = receives ? touched(bytes) : NULL;
+	if (side->requests && (side->out || !sends) && (side->in || !receives))
 		return 0;
-	}
-	return fail(-ENOMEM, "choose a smaller --size",
-		    "no memory for two messages of %zu bytes", size);
+	return fail(-ENOMEM, "choose a smaller --size or --window",
+		    "no memory for %u messages of %u bytes", side->slots,
+		    side->lat->opt.config.msg_size);
 }
 
 static size_t stamp_size(const struct side *side)
@@ -214,48 +259,71 @@ static size_t stamp_size(const struct side *side)
 	return size < sizeof(uint64_t) ? size : sizeof(uint64_t);
 }
 
-static int receive_round(struct side *side, uint64_t round)
+static char *slot_of(const struct side *side, char *slots, uint64_t nth)
 {
-	uint64_t size = side->lat->opt.config.msg_size;
-	uint64_t stamp = htole64(round);
-	struct tag_request request;
-	int rc = tag_recv(&side->channel, &request, side->in, size,
-			  TAG_OF_ROUND, TAG_EXACT);
+	return slots + nth % side->slots * slot_bytes(side);
+}
 
-	if (!rc)
-		rc = tag_wait(&side->channel, &request, message_ms(side));
+static int post_nth(struct side *side, uint64_t nth)
+{
+	return tag_recv(&side->channel, &side->requests[nth % side->slots],
+			slot_of(side, side->in, nth),
+			side->lat->opt.config.msg_size, TAG_OF_ROUND,
+			TAG_EXACT);
+}
+
+static int await_nth(struct side *side, uint64_t nth)
+{
+	struct tag_request *request = &side->requests[nth % side->slots];
+	uint64_t size = side->lat->opt.config.msg_size;
+	uint64_t stamp = htole64(nth);
+	int rc = tag_wait(&side->channel, request, message_ms(side));
+
 	if (rc && rc != -EMSGSIZE)
 		return rc;
-	if (!rc && request.length == size &&
-	    !memcmp(side->in, &stamp, stamp_size(side)))
+	if (!rc && request->length == size &&
+	    !memcmp(slot_of(side, side->in, nth), &stamp, stamp_size(side)))
 		return 0;
 	return fail(-EBADMSG, NULL,
-		    "message %ju arrived wrong: %ju bytes (%ju expected)",
-		    round, request.length, size);
+		    "message %ju arrived wrong: %ju bytes (%ju expected)", nth,
+		    request->length, size);
+}
+
+static int receive_round(struct side *side, uint64_t round)
+{
+	int rc = post_nth(side, round);
+
+	return rc ? rc : await_nth(side, round);
+}
+
+/* 大消息要等对方取走，buffer 才能改；小消息早已拷走，这里不等。*/
+static int send_nth(struct side *side, struct tag_request *request,
+		    uint64_t nth)
+{
+	char *out = slot_of(side, side->out, nth);
+	uint64_t stamp = htole64(nth);
+	int rc = tag_wait(&side->channel, request, message_ms(side));
+
+	memcpy(out, &stamp, stamp_size(side));
+	return rc ? rc
+		  : tag_send(&side->channel, request, out,
+			     side->lat->opt.config.msg_size, TAG_OF_ROUND);
 }
 
 static int play(struct side *side, struct laps *laps)
 {
 	const struct rdma_options *opt = &side->lat->opt;
 	bool first = opt->role == ROLE_CLIENT;
-	uint64_t size = opt->config.msg_size;
 	struct tag_request sent = { .status = 0 };
 	int rc = 0;
 
 	if (first)
 		laps_start(laps);
 	for (uint64_t i = 0; i < opt->plan.iters && !rc; i++) {
-		uint64_t stamp = htole64(i);
-
 		if (!first)
 			rc = receive_round(side, i);
-		/* 大消息要等对方取走，buffer 才能改；小消息早已拷走，这里不等。*/
 		if (!rc)
-			rc = tag_wait(&side->channel, &sent, message_ms(side));
-		memcpy(side->out, &stamp, stamp_size(side));
-		if (!rc)
-			rc = tag_send(&side->channel, &sent, side->out, size,
-				      TAG_OF_ROUND);
+			rc = send_nth(side, &sent, i);
 		if (!rc && first)
 			rc = receive_round(side, i);
 		if (first)
@@ -266,26 +334,92 @@ static int play(struct side *side, struct laps *laps)
 	return rc ? rc : tag_flush(&side->channel, message_ms(side));
 }
 
+/* server 说的两句话：receive 都 post 了；最后一条也核对过了。时间就是这之间的。*/
+static int hear_server(struct side *side)
+{
+	struct tag_channel *channel = &side->channel;
+	struct tag_request request;
+	int rc = side->lat->opt.role == ROLE_CLIENT
+			 ? tag_recv(channel, &request, NULL, 0, TAG_OF_SERVER,
+				    TAG_EXACT)
+			 : tag_send(channel, &request, NULL, 0, TAG_OF_SERVER);
+
+	return rc ? rc : tag_wait(channel, &request, message_ms(side));
+}
+
+// region window
+static int send_all(struct side *side)
+{
+	const uint64_t iters = side->lat->opt.plan.iters;
+	int rc = 0;
+
+	for (uint64_t i = 0; !rc && i < iters; i++)
+		rc = send_nth(side, &side->requests[i % side->slots], i);
+	for (uint32_t i = 0; !rc && i < side->slots; i++)
+		rc = tag_wait(&side->channel, &side->requests[i],
+			      message_ms(side));
+	return rc;
+}
+
+static int receive_all(struct side *side)
+{
+	const uint64_t iters = side->lat->opt.plan.iters;
+	int rc = 0;
+
+	for (uint64_t i = 0; !rc && i < iters; i++) {
+		rc = await_nth(side, i);
+		if (!rc && i + side->slots < iters)
+			rc = post_nth(side, i + side->slots);
+	}
+	return rc;
+}
+// endregion window
+
+static int prepare(struct side *side, struct laps *laps)
+{
+	const struct measure_plan *plan = &side->lat->opt.plan;
+	const bool client = side->lat->opt.role == ROLE_CLIENT;
+	int rc = make_buffers(side);
+	const uint64_t first =
+		side->slots < plan->iters ? side->slots : plan->iters;
+
+	if (plan->mode == MODE_PINGPONG)
+		return rc || !client ? rc : laps_init(laps, plan->iters);
+	for (uint64_t i = 0; !client && !rc && i < first; i++)
+		rc = post_nth(side, i);
+	return rc ? rc : hear_server(side);
+}
+
+static int stream(struct side *side)
+{
+	int rc = side->lat->opt.role == ROLE_CLIENT ? send_all(side)
+						    : receive_all(side);
+
+	if (!rc)
+		rc = hear_server(side);
+	return rc ? rc : tag_flush(&side->channel, message_ms(side));
+}
+
 static int measure(struct side *side, struct outcome *out)
 {
 	const struct rdma_options *opt = &side->lat->opt;
+	const bool there_and_back = opt->plan.mode == MODE_PINGPONG;
 	struct laps laps = { 0 };
-	double bytes;
+	double bytes = (double)opt->plan.iters * opt->config.msg_size;
 	int64_t start;
-	int rc = make_buffers(side);
+	int rc = prepare(side, &laps);
 
-	if (!rc && opt->role == ROLE_CLIENT)
-		rc = laps_init(&laps, opt->plan.iters);
 	if (rc)
 		return rc;
 	start = now_ns();
-	rc = play(side, &laps);
+	rc = there_and_back ? play(side, &laps) : stream(side);
 	if (!rc && opt->role == ROLE_CLIENT) {
-		bytes = 2.0 * (double)opt->plan.iters * opt->config.msg_size;
 		out->measured = true;
 		out->measure.seconds = (double)(now_ns() - start) / 1e9;
-		out->measure.mb_per_s = bytes / out->measure.seconds / 1e6;
-		out->measure.half_us = laps_halved(&laps);
+		out->measure.mb_per_s = bytes * (1 + there_and_back) /
+					out->measure.seconds / 1e6;
+		if (there_and_back)
+			out->measure.half_us = laps_halved(&laps);
 	}
 	laps_free(&laps);
 	return rc;
@@ -298,9 +432,12 @@ static int talk(struct side *side)
 
 	if (rc)
 		return rc;
-	report_step("ping-pong");
-	rc = side->lat->opt.role == ROLE_CLIENT ? tell_plan(side)
-						: learn_plan(side);
+	report_step(side->lat->opt.plan.window ? "messages, one way"
+					       : "ping-pong");
+	rc = agree_on_window(side);
+	if (!rc)
+		rc = side->lat->opt.role == ROLE_CLIENT ? tell_plan(side)
+							: learn_plan(side);
 	if (!rc)
 		rc = measure(side, &out);
 	report_step("meet the peer again before anything is destroyed");
@@ -323,6 +460,7 @@ int main(int argc, char *argv[])
 	sock_close(&side.listener);
 	tag_channel_close(&side.channel);
 	undo = destroy_rdma_resources(&side.res);
+	free(side.requests);
 	free(side.out);
 	free(side.in);
 	return rc || undo ? 1 : 0;

@@ -117,6 +117,50 @@ test_two_processes() {
 	assert_in "$(out_of small.client)" '^3 round trips of 17 bytes: half'
 }
 
+# One way: fewer messages than the window and more, up to the credits and beyond them,
+# eager and not; each is checked on arrival.
+test_a_window_of_messages() {
+	local w
+	in_lab '
+		eval "$LATENCY"
+		latency w1 -q -w 1 : -j -w 1 -n 100 -s 8193
+		latency w64 -q -w 64 : -j -w 64 -n 300 -s 0
+		latency w65 -q -w 65 : -j -w 65 -n 300 -s 64
+		latency w300 -q -w 300 : -j -w 300 -n 7 -s 8192
+		latency w4096 -j -w 4096 : -q -w 4096 -n 4200 -s 8193
+		latency differ -q -w 4 : -q -w 8
+		latency none -q : -q -w 8
+		latency_server gone.server -q -w 99 rxe0
+		start gone.client "$B/tag_lat" client -q -w 99 -n 10000000 127.0.0.1 rxe1
+		await in_rts
+		nap 0.2
+		kill -KILL "${pids[gone.server]}"
+		reap gone.server gone.client
+		latency_server held.server -q -w 99 -t 60 rxe0
+		start held.client "$B/tag_lat" client -q -w 99 -t 1 -n 10000000 127.0.0.1 rxe1
+		await in_rts
+		nap 0.2
+		kill -STOP "${pids[held.server]}"
+		reap held.client
+		kill -CONT "${pids[held.server]}"
+		reap held.server
+	' || return 0
+	for w in w1 w64 w65 w300 w4096; do
+		assert_pair "$w"
+	done
+	assertEquals 'true' "$(json w65.client '.mode == "bandwidth" and .iters == 300 and .mb_per_s > 0 and .half_round_trip_us == null')"
+	assertEquals 'true' "$(json w4096.server '.mode == "bandwidth" and .iters == 4200 and .size == 8193')"
+	assert_in "$(out_of w4096.client)" '^4200 messages of 8193 bytes: [0-9.]+ MB/s$'
+	assert_error differ.server 1 "the peer's window is 8, mine is 4"
+	assert_error differ.client 1 "the peer's window is 4, mine is 8"
+	assert_error none.server 1 "the peer's window is 8, mine is 0 \\(0: round trips\\)"
+	assert_error none.client 1 "the peer's window is 0, mine is 8"
+	assert_in "$(err_of none.client)" '^ next: give --window the same value on both sides$'
+	assert_error gone.client 1 'the peer closed the connection'
+	assert_error held.client 1 'was not sent within'
+	assertEquals "$(err_of held.server)" 1 "$(rc_of held.server)"
+}
+
 test_ends_that_are_not_good() {
 	in_lab '
 		eval "$LATENCY"
@@ -187,6 +231,9 @@ test_wrong_usage() {
 		server -s x
 		server -e 0
 		server -e 1048577
+		server -w 0
+		client -w 4097 127.0.0.1
+		server -w many
 		server -t 0
 		server --nonsense
 		server -n
