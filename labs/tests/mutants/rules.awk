@@ -14,7 +14,13 @@ function swap(rule, from, to,   at, next_at) {
 		emit(rule, substr($0, 1, at + next_at - 1) to substr($0, at + next_at + length(from)))
 }
 
-FNR == 1 { comment = 0 }
+# dropped LINE: what there was is seen behind it
+function dropped(line) {
+	sub(/[^\t]/, "; // &", line)
+	return line
+}
+
+FNR == 1 { comment = 0; last = "" }
 /^[ \t]*\/\*/ { comment = 1 }
 comment { if (/\*\//) comment = 0; next }
 /^#/ || /^[ \t]*\/\// || !/^\t/ { next }
@@ -36,10 +42,24 @@ comment { if (/\*\//) comment = 0; next }
 	swap("constant", "0600", "0666")
 	swap("constant", "true", "false")
 	swap("constant", "false", "true")
-	if (match(code, /sizeof\([^()]*\)/))
-		emit("constant", substr($0, 1, RSTART - 1) "(" substr($0, RSTART, RLENGTH) " - 1)" substr($0, RSTART + RLENGTH))
-	if (match(code, /-E[A-Z]+/))
-		emit("sign of errno", substr($0, 1, RSTART - 1) substr($0, RSTART + 1))
+	# But not the room that a text is formatted into: one byte less cuts only those
+	# that fill it to the last, and such texts are cut anyhow.
+	if (match(code, /sizeof\([^()]*\)/)) {
+		before = substr(code, 1, RSTART - 1)
+		if (before ~ /^[ \t]*$/)
+			before = last before
+		if (before !~ /(n?printf|_text|inet_ntop|getnameinfo)\([^;]*,[ \t]*$/)
+			emit("constant", substr($0, 1, RSTART - 1) "(" substr($0, RSTART, RLENGTH) " - 1)" substr($0, RSTART + RLENGTH))
+	}
+	last = code
+	# Where an errno is compared, its sign decides. Where it is passed up, callers ask
+	# "0 or not", and which of the two it is they do not see: there it is forgotten.
+	if (match(code, /-E[A-Z0-9]+/)) {
+		if (substr(code, 1, RSTART - 1) ~ /([!=]= |case )$/)
+			emit("sign of errno", substr($0, 1, RSTART - 1) substr($0, RSTART + 1))
+		else
+			emit("lost errno", substr($0, 1, RSTART - 1) "0" substr($0, RSTART + RLENGTH))
+	}
 }
 
 # a whole condition on a line
@@ -53,12 +73,8 @@ comment { if (/\*\//) comment = 0; next }
 # a whole statement on a line
 /^\t+[a-z_0-9]+\(.*\);$/ {
 	rule = /^\t+(free|close|munmap|[a-z_0-9]*_(free|close|put|drop|cancel|remove|destroy|return)|ibv_d[a-z_]+|destroy[a-z_]*|[A-Z]+_REMOVE)\(/ ? "missing unwind" : "dropped call"
-	line = $0
-	sub(/[^\t].*/, ";", line)
-	emit(rule, line)
+	emit(rule, dropped($0))
 }
 /^\t+[a-z_0-9>.*\[\]-]+ ([|+-]|)= .*;$/ {
-	line = $0
-	sub(/[^\t].*/, ";", line)
-	emit("dropped assignment", line)
+	emit("dropped assignment", dropped($0))
 }
