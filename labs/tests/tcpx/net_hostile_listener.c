@@ -39,8 +39,10 @@ static int knock(const struct victim *v)
 bool accepted(struct victim *v)
 {
 	ncclNetDeviceHandle_t *dh = (void *)storage;
-	int rc = net->accept(v->listen, &v->comm, &dh);
+	int rc;
 
+	v->comm = v; /* 上一次留下的：没有人来，也不该还在 */
+	rc = net->accept(v->listen, &v->comm, &dh);
 	CHECK(!rc, "accept returned %d", rc);
 	return v->comm;
 }

@@ -91,6 +91,29 @@ static void close_sender(struct sender *s)
 	      s->fds);
 }
 
+/*
+ * hello 有 24 个字节，内核当然一次就收下；它收不下的那一次，在这里：少收一个。进程里
+ * 的 send 都是这一个，插件的也是。
+ */
+static bool sends_short;
+
+ssize_t send(int fd, const void *bytes, size_t size, int flags)
+{
+	return sendto(fd, bytes, size - (sends_short && size > 1), flags, NULL,
+		      0);
+}
+
+static void run_short(const void *arg)
+{
+	struct sender s = { 0 };
+
+	(void)arg;
+	sends_short = true;
+	connect_to_me(&s);
+	sends_short = false;
+	close_sender(&s);
+}
+
 struct handle_case {
 	const char *name, *fault;
 	int at;
@@ -290,10 +313,80 @@ static void run_small(const void *arg)
 	close_sender(&s);
 }
 
+static void *isend_at_last(struct sender *s, char *data, int tag)
+{
+	void *request = NULL;
+	int rounds = 0;
+
+	while (!request) {
+		CHECK(!net->isend(s->comm, data, 1, tag, NULL, &request),
+		      "isend of tag %d", tag);
+		pause_for("a credit", &rounds);
+	}
+	return request;
+}
+
+/*
+ * 第 17 个 credit 用的是第 1 个用过的位置，而 slot 少一个：从前那个 slot 的 tag 还写在
+ * 那里，却谁也没有挂出来。
+ */
+static void run_stale(const void *arg)
+{
+	struct sender s = { 0 };
+	char bytes[256], data[1] = { 0 };
+	void *request;
+	int done;
+
+	(void)arg;
+	connect_to_me(&s);
+	for (uint32_t seq = 0; seq < 18; seq++) {
+		const struct credit c = { 0, seq, seq ? 1 : 2, 1 };
+
+		/* 第 17 个没有人来取；第 18 个取得到，它也就读到了。*/
+		say(s.fd[0], bytes,
+		    build_credit(bytes, &c, seq < 16 ? 9 : (int)seq));
+		for (uint32_t i = 0; seq != 16 && i < c.n; i++) {
+			request = isend_at_last(&s, data,
+						seq < 16 ? 9 : (int)seq);
+			CHECK(!net->test(request, &done, NULL) && done, "test");
+		}
+	}
+	CHECK(!net->isend(s.comm, data, 1, 9, NULL, &request) && !request,
+	      "it sends into a receive of long ago");
+	close_sender(&s);
+}
+
+/* data socket 没了，credit 却还在：发不出去，要在发的时候说。*/
+static void run_cut_off(const void *arg)
+{
+	const struct credit one = { 0, 0, 1, 1 };
+	struct sender s = { 0 };
+	char bytes[256], data[1] = { 0 };
+	void *request = NULL;
+	int rc = 0, rounds = 0;
+
+	(void)arg;
+	connect_to_me(&s);
+	end(s.fd[1], true);
+	s.fd[1] = 0;
+	say(s.fd[0], bytes, build_credit(bytes, &one, 9));
+	while (!rc) {
+		rc = net->isend(s.comm, data, 1, 9, NULL, &request);
+		CHECK(!request, "it was sent");
+		pause_for("isend to fail", &rounds);
+	}
+	CHECK(rc == NCCL_REMOTE_ERROR, "isend returned %d", rc);
+	CHECK(count("sending failed") == 1, "no word of it");
+	close_sender(&s);
+}
+
 void sender_cases(void)
 {
 	EACH(handle_cases, run_handle);
 	in_child("handle: moved while it connects", run_moved, NULL);
 	EACH(credit_cases, run_credit);
 	in_child("credit: too small", run_small, NULL);
+	in_child("credit: a slot of long ago", run_stale, NULL);
+	in_child("hello: not all of it at once", run_short, NULL);
+	in_child("send: the data socket is gone", run_cut_off, NULL);
 }

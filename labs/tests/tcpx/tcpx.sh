@@ -145,7 +145,7 @@ assert_hostile_peers() {
 	assertEquals 'net_hostile was compiled' 0 $?
 	run hostile timeout 200 "$N/net_hostile" "$B/libnccl-net-lab.so"
 	assertEquals "$(grep -v '^ok' "$T/hostile.out") $(err_of hostile)" 0 "$(rc_of hostile)"
-	assert_in "$(<"$T/hostile.out")" '^85 cases, 0 failed$'
+	assert_in "$(<"$T/hostile.out")" '^89 cases, 0 failed$'
 }
 
 # build_driver, then drive NAME ARG…: net_driver, in the background
