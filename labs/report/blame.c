@@ -214,17 +214,36 @@ static void blame_sender(const struct report *r, struct causes *all)
 	}
 }
 
-/* @side 的 CQ 里也许有没取的：自己还没完成的 send，或者对方发了、这边还没收到的。*/
-static bool may_lie_unread(const struct report *r, int side)
+static bool shares_cq(const struct qp *a, const struct qp *b)
+{
+	uint64_t send = number_in(b->first, "send_cq");
+	uint64_t recv = number_in(b->first, "recv_cq");
+
+	return number_in(a->first, "send_cq") == send ||
+	       number_in(a->first, "send_cq") == recv ||
+	       number_in(a->first, "recv_cq") == send ||
+	       number_in(a->first, "recv_cq") == recv;
+}
+
+/*
+ * @qp（NULL：@side 的任何一个）的 CQ 里也许有没取的：自己还没完成的 send，或者对方发了、这边还
+ * 没收到的。
+ */
+static bool may_lie_unread(const struct report *r, int side,
+			   const struct qp *qp)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		const struct event *e = &r->events[i];
-		const struct qp *qp = qp_of(r, e->side, e->qp);
+		const struct qp *by = qp_of(r, e->side, e->qp), *in;
 
+		if (e->class != CLASS_POST_SEND || e->refused)
+			continue;
+		in = by && e->side != side ? by->peer : by;
+		if (qp && in && !shares_cq(in, qp))
+			continue;
 		if (e->side == side
-			    ? e->class == CLASS_POST_SEND && !e->refused &&
-				      e->complete == NOWHERE &&
-				      (!qp || makes_completion(r, qp, e))
+			    ? e->complete == NOWHERE &&
+				      (!by || makes_completion(r, by, e))
 			    : takes_receive(e) && e->arrival == NOWHERE)
 			return true;
 	}
@@ -266,7 +285,7 @@ static void doubt_unread(const struct report *r, struct cause *cause)
 	if (r->sides < 2 || cause->kind != CAUSE_STALL ||
 	    strcmp(cause->id, "nobody-polls"))
 		return;
-	if (!may_lie_unread(r, cause->side) || went_on(r, cause)) {
+	if (!may_lie_unread(r, cause->side, qp) || went_on(r, cause)) {
 		cause->kind = CAUSE_HINT;
 		return;
 	}
@@ -380,17 +399,41 @@ static void believe_warnings(const struct report *r, struct causes *all)
 		}
 }
 
-/* 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。*/
+/* 路由有了，却从来没有调用 rdma_connect：它的 QP 当然还在 INIT。*/
+static bool never_connected(const struct report *r, int side)
+{
+	size_t connect = last_event(r, side, "rdma_connect", NULL);
+
+	return is_after(last_event(r, side, "rdma_resolve_route", NULL),
+			connect) &&
+	       !any_thread_in(r, side, "rdma_connect");
+}
+
+/*
+ * 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。没有 rdma_connect 就 post
+ * 的，缺的不是 modify_qp。
+ */
 static void follow_cm(const struct report *r, struct causes *all)
 {
+	const struct explanation why =
+		because("cm-not-connected",
+			"call rdma_connect after ROUTE_RESOLVED, and wait for "
+			"ESTABLISHED",
+			"it posts to a QP that librdmacm has in INIT: "
+			"rdma_connect was never called");
 	bool known = false;
 
-	(void)r;
 	for (size_t i = 0; i < all->count; i++)
 		known = known || !strcmp(all->items[i].id, "cm-state");
-	for (size_t i = 0; known && i < all->count; i++)
-		if (!strcmp(all->items[i].id, "no-way"))
-			all->items[i].kind = CAUSE_AFTERMATH;
+	for (size_t i = 0; i < all->count; i++) {
+		struct cause *c = &all->items[i];
+
+		if (known && !strcmp(c->id, "no-way"))
+			c->kind = CAUSE_AFTERMATH;
+		if (!strcmp(c->id, "send-too-early") &&
+		    never_connected(r, c->side))
+			cause_restate(c, &why);
+	}
 }
 
 /* 没有 IBV_QP_STATE 的 modify_qp 什么也没有做；之后“没有路”是它的后果。*/

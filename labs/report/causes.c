@@ -186,6 +186,18 @@ static void take(const struct report *r, size_t i, struct causes *all)
 	merge(all, &new);
 }
 
+/* 等着，而等的是什么，一句也没有说。*/
+static bool says_little(const struct cause *cause)
+{
+	static const char *const ids[] = { "nothing-came", "no-completion",
+					   "sent-or-not-taken" };
+
+	for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++)
+		if (!strcmp(cause->id, ids[i]))
+			return true;
+	return false;
+}
+
 static int by_kind(const void *a, const void *b)
 {
 	const struct cause *x = a, *y = b;
@@ -194,6 +206,8 @@ static int by_kind(const void *a, const void *b)
 		return (int)x->kind - (int)y->kind;
 	if (x->proven != y->proven)
 		return x->proven ? -1 : 1;
+	if (says_little(x) != says_little(y))
+		return says_little(x) ? 1 : -1;
 	return x->event < y->event ? -1 : 1;
 }
 

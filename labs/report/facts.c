@@ -197,7 +197,8 @@ int64_t receives_left(const struct report *r, const struct qp *qp)
 		if (e->class == CLASS_POST_RECV && !e->refused &&
 		    shared == !strcmp(e->ev, "post_srq_recv"))
 			n++;
-		if (e->class == CLASS_COMPLETION && is_arrival(e))
+		if (e->class == CLASS_COMPLETION && is_arrival(e) &&
+		    !strcmp(e->status, "SUCCESS"))
 			n--;
 	}
 	return n;

@@ -75,7 +75,7 @@ bool is_after(size_t i, size_t than);
 /* It did not end by itself, or said that it had not done its work. */
 bool gave_up(const struct side *side);
 
-/* How many receives @qp, or its SRQ, still has. */
+/* How many receives of @qp, or of its SRQ, no message has taken. */
 int64_t receives_left(const struct report *r, const struct qp *qp);
 
 /* A send that takes a receive of the peer's; it has not ended well. */

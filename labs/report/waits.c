@@ -488,12 +488,24 @@ void check_lost(const struct report *r, struct causes *all)
 	}
 }
 
-/* 它没有做成，而且在哪里停过：不是自己很快就走了。*/
+/* 在哪里停过，此后什么也没有做成：不是自己很快就走了。*/
 static bool stood_still(const struct report *r, int side)
 {
-	return gave_up(&r->side[side]) &&
-	       (last_event(r, side, "thread", NULL) != NOWHERE ||
-		last_event(r, side, "stall", NULL) != NOWHERE);
+	size_t i = last_event(r, side, "thread", NULL);
+	size_t stall = last_event(r, side, "stall", NULL);
+
+	if (is_after(stall, i))
+		i = stall;
+	while (i != NOWHERE && ++i < r->count) {
+		const struct event *e = &r->events[i];
+
+		if (e->side == side && (e->class == CLASS_POST_SEND ||
+					e->class == CLASS_POST_RECV ||
+					(e->class == CLASS_COMPLETION &&
+					 !strcmp(e->status, "SUCCESS"))))
+			return false;
+	}
+	return i != NOWHERE;
 }
 
 /* 两边都在等对方的消息，而没有一个在路上：永远等下去。谁忘了，只有它们自己知道。*/
@@ -502,6 +514,7 @@ void check_deadlock(const struct report *r, struct causes *all)
 	struct explanation why;
 
 	if (r->sides < 2 || !stood_still(r, 0) || !stood_still(r, 1) ||
+	    (!gave_up(&r->side[0]) && !gave_up(&r->side[1])) ||
 	    !is_connected(r, 0) || !is_connected(r, 1) || is_suggested(all) ||
 	    is_stalled_for(r, all) || sends_wait(r, 0) || sends_wait(r, 1) ||
 	    !waits_to_receive(r, 0) || !waits_to_receive(r, 1) ||
@@ -526,6 +539,33 @@ static bool still_waits(const struct report *r, int side)
 	return !r->side[side].ended && (stopped || r->side[side].signalled);
 }
 
+static uint64_t port_of(const struct report *r, size_t call)
+{
+	json_t *line = call == NOWHERE ? NULL : event_line(r, &r->events[call]);
+	uint64_t port = number_in(line, "port");
+
+	json_decref(line);
+	return port;
+}
+
+/* @side 要连的端口，对方一个也没有听。0：都对，或者不知道。*/
+static uint64_t port_in_vain(const struct report *r, int side, uint64_t *theirs)
+{
+	size_t asked = last_event(r, side, "rdma_resolve_addr", NULL);
+	uint64_t mine = port_of(r, asked);
+
+	*theirs = 0;
+	for (size_t i = 0; mine && i < r->count; i++)
+		if (r->events[i].side != side &&
+		    !strcmp(r->events[i].ev, "rdma_bind_addr") &&
+		    port_of(r, i)) {
+			*theirs = port_of(r, i);
+			if (*theirs == mine)
+				return 0;
+		}
+	return *theirs ? mine : 0;
+}
+
 static bool has_accepted(const struct report *r, int side)
 {
 	return last_event(r, side, "rdma_event", "CONNECT_REQUEST") !=
@@ -537,6 +577,7 @@ static bool has_accepted(const struct report *r, int side)
 void check_cm(const struct report *r, struct causes *all)
 {
 	struct explanation why;
+	uint64_t port, theirs;
 
 	for (int s = 0; s < r->sides; s++) {
 		size_t asked =
@@ -551,6 +592,17 @@ void check_cm(const struct report *r, struct causes *all)
 		if (!still_waits(r, s))
 			continue;
 
+		port = asks && r->sides > 1 ? port_in_vain(r, s, &theirs) : 0;
+		if (port) {
+			why = because("cm-rejected",
+				      "connect to the port that the server "
+				      "listens on",
+				      "%c asks for port %ju, and %c listens on "
+				      "port %ju",
+				      "AB"[s], port, "AB"[!s], theirs);
+			cause_add(r, all, last_of(r, s), NULL, &why);
+			continue;
+		}
 		if (r->sides > 1 && asks &&
 		    last_event(r, !s, "rdma_listen", NULL) != NOWHERE &&
 		    last_event(r, !s, "rdma_event", "CONNECT_REQUEST") ==
