@@ -100,13 +100,35 @@ test_judgement_without_a_device() {
 	out=$("$T/unit" 2>"$T/err") || rc=$?
 	assertEquals "$(grep -v '^ok ' <<<"$out")$(grep -v '^error: call()' "$T/err")" \
 		0 "$rc"
-	assertTrue "$(wc -l <<<"$out") checks" "(($(grep -c '^ok ' <<<"$out") >= 77))"
+	assertTrue "$(wc -l <<<"$out") checks" "(($(grep -c '^ok ' <<<"$out") >= 84))"
 	# Where there are devices, it asks for the peer's QP, too.
 	need_lab || return 0
 	rc=0
 	out=$(in_lab '"$1" rxe0 "$(cat /sys/class/infiniband/rxe0/ports/1/gids/1)"' "$T/unit") || rc=$?
 	assertEquals "$out" 0 "$rc"
+}
 
+# What it asks the network: by its own network device, where another one has a gateway
+# to the peer; and of more QPs than one answer of the kernel holds.
+test_what_the_network_says() {
+	local out rc=0 judges
+	mapfile -t judges < <(from 'common/explain/*.c')
+	sanitized "$T/unit" labs/tests/explain/unit_network.c "${judges[@]}" \
+		common/base/{failure,report,verbs_names}.c
+	out=$("$T/unit") || rc=$?
+	assertEquals "$out" 0 "$rc"
+	need_lab || return 0
+	rc=0
+	# A fresh one: the faults in the catalogue expect QPNs that are small.
+	out=$(lab run --fresh bash -c '
+		"$1" rxe0 "$(cat /sys/class/infiniband/rxe0/ports/1/gids/1)" || exit
+		exec unshare -n sh -c "
+			ip link set lo up && ip link add near type veth peer far &&
+			ip addr add 192.0.2.1/24 dev near && ip link set near up &&
+			ip link set far up &&
+			ip route add 198.51.100.0/24 via 192.0.2.2 && exec $1 routes"' fresh "$T/unit") || rc=$?
+	assertEquals "$out" 0 "$rc"
+	assertEquals "$out" 3 "$(grep -c '^ok ' <<<"$out")"
 }
 
 . shunit2

@@ -9,29 +9,9 @@
  */
 #include "world.h"
 
-static const int rtr_bits = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 static const int rts_bits = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
 			    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			    IBV_QP_MAX_QP_RD_ATOMIC;
-
-static struct ibv_qp_attr good_attr(enum ibv_qp_state state)
-{
-	return (struct ibv_qp_attr){
-		.qp_state = state,
-		.port_num = 1,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = 0x12,
-		.max_rd_atomic = 1,
-		.max_dest_rd_atomic = 1,
-		.timeout = 14,
-		.retry_cnt = 6,
-		.ah_attr = { .is_global = 1,
-			     .port_num = 1,
-			     .grh = { .dgid = world.gid.gid } },
-	};
-}
 
 /* ---- ibv_reg_dmabuf_mr ----------------------------------------------------- */
 
@@ -137,6 +117,31 @@ static void test_read_only_mappings(void)
 	munmap(page, 4096);
 }
 
+/* LOCAL_WRITE 给了，就不再说缺它；不需要它的，也不说。*/
+static void test_rights(void)
+{
+	static const struct {
+		int access;
+		const char *id;
+	} rows[] = {
+		{ IBV_ACCESS_REMOTE_WRITE, "mr-needs-local-write" },
+		{ IBV_ACCESS_REMOTE_ATOMIC, "mr-needs-local-write" },
+		{ IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE,
+		  "driver-refused" },
+		{ IBV_ACCESS_REMOTE_READ, "driver-refused" },
+	};
+	static char here[64];
+	struct explanation why;
+
+	ordinary_world(IBV_QPS_INIT);
+	world.device.max_mr_size = 1 << 20;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		why = explain_reg_mr_call(&pd, here, sizeof(here),
+					  rows[i].access, EINVAL);
+		expect("rights of an MR", &why, rows[i].id);
+	}
+}
+
 static void test_devices(void)
 {
 	struct ibv_qp_attr attr;
@@ -209,8 +214,13 @@ static void test_accepted(void)
 
 	ordinary_world(IBV_QPS_RTR);
 	attr = good_attr(IBV_QPS_RTR);
+	attr.rq_psn = 0xffffff;
 	expect_accepted("nothing to say of RTR", &attr, rtr_bits, IBV_QPS_INIT,
 			NULL);
+	attr.rq_psn = 0x1000000;
+	expect_accepted("a PSN of 25 bits", &attr, rtr_bits, IBV_QPS_INIT,
+			"psn-too-long");
+	attr = good_attr(IBV_QPS_RTR);
 	expect_accepted("6.12 without IBV_QP_STATE", &attr,
 			rtr_bits & ~IBV_QP_STATE, IBV_QPS_INIT,
 			"state-bit-forgotten");
@@ -365,6 +375,23 @@ static void test_completion(void)
 	world.qp.dest_qp_num = 0x12000000;
 	why = explain_completion(&qp, &wc, NULL);
 	expect("a QPN that is none", &why, "qpn-byte-order");
+}
+
+/* 长度错了，而那个 receive 是什么样没有人记得：不猜，更不去读它。*/
+static void test_a_receive_nobody_remembers(void)
+{
+	const struct ibv_wc wc = { .status = IBV_WC_LOC_LEN_ERR,
+				   .opcode = IBV_WC_RECV };
+	struct ibv_sge sge = { .lkey = 7, .length = 8 };
+	struct ibv_recv_wr recv = { .sg_list = &sge, .num_sge = 1 };
+	struct explain_request request = { .recv = &recv };
+	struct explanation why;
+
+	ordinary_world(IBV_QPS_ERR);
+	why = explain_completion(&qp, &wc, NULL);
+	expect("a length, nothing known", &why, "LOC_LEN_ERR");
+	why = explain_completion(&qp, &wc, &request);
+	expect("a length, the MRs not known", &why, "LOC_LEN_ERR");
 }
 
 /* 加起来绕过 2^64 的，也要看得对：恰好到头的在里面，绕过去的不在。*/
@@ -606,6 +633,7 @@ int main(int argc, char **argv)
 	test_types();
 	test_order_of_checks();
 	test_read_only_mappings();
+	test_rights();
 	test_devices();
 	test_states();
 	test_accepted();
@@ -613,6 +641,7 @@ int main(int argc, char **argv)
 	test_statuses();
 	test_status_sides();
 	test_completion();
+	test_a_receive_nobody_remembers();
 	test_the_end_of_the_address_space();
 	test_grh_over_ipv4();
 	test_grh();

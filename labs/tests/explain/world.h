@@ -137,4 +137,26 @@ static void ordinary_world(enum ibv_qp_state state)
 	qp.qp_num = 0x11;
 }
 
+/* What an RC QP needs to get to RTR in it. */
+static const int rtr_bits = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+
+static struct ibv_qp_attr good_attr(enum ibv_qp_state state)
+{
+	return (struct ibv_qp_attr){
+		.qp_state = state,
+		.port_num = 1,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = 0x12,
+		.max_rd_atomic = 1,
+		.max_dest_rd_atomic = 1,
+		.timeout = 14,
+		.retry_cnt = 6,
+		.ah_attr = { .is_global = 1,
+			     .port_num = 1,
+			     .grh = { .dgid = world.gid.gid } },
+	};
+}
+
 #endif
