@@ -37,3 +37,6 @@ suites_of() {
 	esac
 	[[ ! $room ]] || compgen -G "labs/tests/${room%%/*}/test_*.sh" || :
 }
+
+# sources_with_faults: the files that labs/tests/mutants/random draws from
+sources_with_faults() { git ls-files -- {common,client,server,labs/{nccl-net,recorder,vm}}/'*.c'; }

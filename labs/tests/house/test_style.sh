@@ -277,6 +277,18 @@ test_every_fault_can_still_be_put_back() {
 	done
 }
 
+# What is listed as a fault that nobody can see: it can be drawn, and has a reason.
+test_equivalent_faults_can_still_be_drawn() {
+	local equivalent=labs/tests/mutants/equivalent
+	# shellcheck source=labs/tests/suites.sh
+	. labs/tests/suites.sh
+	sources_with_faults | xargs awk -f labs/tests/mutants/rules.awk |
+		awk -F '\t' '{ line = ""; for (i = 4; i <= NF; i++) line = line $i; print $1 "\t" line }' >"$T/drawn"
+	assertEquals 'no longer drawn' '' "$(cut -f 1,2 $equivalent | grep -vxFf "$T/drawn")"
+	assertEquals 'without a reason, or with tabs in it' '' "$(awk -F '\t' 'NF != 3 || $3 == ""' $equivalent)"
+	assertEquals 'twice' '' "$(cut -f 1,2 $equivalent | sort | uniq -d)"
+}
+
 # It is shown what TAILQ_FOREACH is. Formats are the compiler's, who knows them of
 # all our functions; for cppcheck, %ju does not take a uint64_t.
 test_cppcheck() {
