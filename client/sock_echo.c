@@ -304,13 +304,13 @@ static void *serve(void *arg)
 	if (rc == -ESHUTDOWN)
 		report_fact("%s: closed", ep->peer);
 	close_endpoint(ep);
+	free(client); /* 先于 signal：main 等到的是“什么都还了” */
 	pthread_mutex_lock(&s->lock);
 	s->out.clients++;
 	s->out.failed += rc && rc != -ESHUTDOWN && rc != -EINTR;
 	s->threads--;
 	pthread_cond_signal(&s->ended);
 	pthread_mutex_unlock(&s->lock);
-	free(client);
 	return NULL;
 }
 

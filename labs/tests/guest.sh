@@ -14,7 +14,20 @@
 export LAB=${LAB:-vm}
 export ROOT B T
 
+# Each program that is started below says what it still has when it ends (kept.c), and
+# that fails the test (lib.sh).
+KEPT_B=$B KEPT_FOLDER=$(cd "$B" && pwd -P)
+export KEPT_B KEPT_FOLDER
+
 # ---- on the host
+
+# build_kept: not beside sanitizers, which have an allocator of their own
+build_kept() {
+	[[ ! ${LAB_ROOT-} ]] || return 0
+	! nm "$B/librdma_common.a" 2>/dev/null | grep -q '__asan_init' || return 0
+	helper "$B/kept.so" -O2 -fPIC -shared labs/tests/kept.c
+}
+! declare -F helper >/dev/null || build_kept
 
 in_lab() {
 	local fresh=() rc=0
@@ -82,7 +95,7 @@ assert_error() {
 here() {
 	local name=$1 rc=0
 	shift
-	on_host timeout 20 "$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null || rc=$?
+	keeping on_host timeout 20 "$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null || rc=$?
 	echo "$rc" >"$T/$name.rc"
 }
 
@@ -94,6 +107,28 @@ usage_error() {
 	assert_error usage 2 "$pattern"
 	assert_in "$(err_of usage)" '^ next: .*--help' "$*"
 	assertEquals "stdout of $*" "" "$(out_of usage)"
+}
+
+# ours CMD…: it is a program that make has built, and build_kept has kept.so for it
+ours() {
+	local word
+	[[ -e $KEPT_FOLDER/kept.so ]] || return 1
+	for word; do
+		[[ $word == "$KEPT_B"/* ]] || continue
+		case ${word#"$KEPT_B"/} in
+		*/* | *.so | unit_* | *peer | engine_l* | needle_reader) ;;
+		*) return 0 ;;
+		esac
+	done
+	return 1
+}
+
+# keeping CMD…: with kept.so, if it is ours
+keeping() {
+	if ours "$@"; then
+		local -x KEPT=$T/.kept LD_PRELOAD=$KEPT_FOLDER/kept.so${LD_PRELOAD:+:$LD_PRELOAD}
+	fi
+	"$@"
 }
 
 # ---- in the lab
@@ -204,7 +239,13 @@ start() {
 	: >"$T/$name.out"
 	: >"$T/$name.err"
 	[[ ! -e $T/$name.rc ]] || rm "$T/$name.rc"
-	"$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null &
+	if ours "$@"; then
+		# Not through keeping(): $pid would be a shell.
+		KEPT=$T/.kept LD_PRELOAD=$KEPT_FOLDER/kept.so${LD_PRELOAD:+:$LD_PRELOAD} \
+			"$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null &
+	else
+		"$@" >"$T/$name.out" 2>"$T/$name.err" </dev/null &
+	fi
 	pid=$!
 	pids[$name]=$pid
 }

@@ -76,6 +76,7 @@ setUp() {
 tearDown() {
 	local how=ok note=''
 	[[ -n ${_shunit_test_:-} && -n ${T:-} ]] || return 0
+	[[ ! -s $T/.kept ]] || fail "kept at the end: $(named_places <"$T/.kept")"
 	rm -rf "$T"
 	T=''
 	if ((${__shunit_assertsFailed:-0} > failed_before)); then
@@ -88,6 +89,16 @@ tearDown() {
 		"$note" >>"${TEST_RESULTS:-/dev/null}"
 	# One is enough to see a mutant by.
 	[[ $how != 'not ok' || ! ${STOP_AT_FAILURE:-} ]] || exit 1
+}
+
+# named_places: "0x1234 of OBJECT" (kept.c) as the function and the line
+named_places() {
+	local line
+	while read -r line; do
+		[[ $line != *', 0x'*' of /'* ]] ||
+			line="${line%, 0x*}, $(addr2line -pfse "${line##* of }" "$(grep -oE '0x[0-9a-f]+' <<<"$line")" 2>&1)"
+		echo "$line"
+	done | sort | uniq -c | head -n 20
 }
 
 # Other suites run beside this one, over the same build folder.

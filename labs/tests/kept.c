@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: MIT
+/*
+ * kept.c —— LD_PRELOAD：程序正常结束时，把它还留着的东西写进 KEPT
+ *
+ *	KEPT=FILE          每样一行，追加："PROGRAM: 24 bytes, 0x1234 of OBJECT"
+ *	KEPT_FOLDER=DIR    只看 DIR 里的目标文件（程序、插件）自己要来的：系统的库留着什么，
+ *	                   与我们无关
+ *	KEPT_FAIL=N        它们的第 N 次要内存落空（ENOMEM）；落空过，KEPT_FAILED 就有一行
+ *	KEPT_FAILED=FILE
+ *
+ * 看 malloc、mmap 与描述符。与 LeakSanitizer 不同，它不问“还有没有指针指着”：main 返回
+ * 之前没有拆的，就是留下的。也不必另编译一遍，所以每个测试里的每个程序都带着它跑。
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MAX_OBJECTS 128
+#define MAX_FDS	    1024
+#define SLOTS	    (1 << 16) /* 2 的幂 */
+
+/* glibc 自己的名字：dlsym 要内存，不能由它来找。*/
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+void __libc_free(void *p);
+
+struct object {
+	uintptr_t base, from, to;
+	bool ours;
+	char name[PATH_MAX];
+};
+
+struct block {
+	void *p; /* NULL：空；TAKEN：有过 */
+	size_t size;
+	uintptr_t caller;
+};
+
+static char taken_mark;
+#define TAKEN ((void *)&taken_mark)
+
+static struct object objects[MAX_OBJECTS];
+static int object_count;
+static struct block blocks[SLOTS];
+static bool open_before[MAX_FDS];
+static bool watching, full;
+static long asked, fail_at;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_ours(const char *path)
+{
+	const char *folder = getenv("KEPT_FOLDER");
+	const char *slash = strrchr(path, '/');
+	size_t len = folder ? strlen(folder) : 0;
+
+	return len && slash && (size_t)(slash - path) == len &&
+	       !strncmp(path, folder, len);
+}
+
+static void absolute(const char *name, char *path)
+{
+	ssize_t n;
+
+	if (*name) {
+		if (!realpath(name, path))
+			snprintf(path, PATH_MAX, "%s", name);
+		return;
+	}
+	n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	path[n > 0 ? n : 0] = '\0';
+}
+
+static const struct object *object_at(uintptr_t at)
+{
+	for (int i = object_count; i-- > 0;)
+		if (at >= objects[i].from && at < objects[i].to)
+			return &objects[i];
+	return NULL;
+}
+
+static int add_object(struct dl_phdr_info *info, size_t size, void *context)
+{
+	char path[PATH_MAX];
+
+	(void)size;
+	(void)context;
+	absolute(info->dlpi_name, path);
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
+		struct object *o = &objects[object_count];
+
+		if (ph->p_type != PT_LOAD || !(ph->p_flags & PF_X) ||
+		    object_count == MAX_OBJECTS)
+			continue;
+		if (object_at(info->dlpi_addr + ph->p_vaddr))
+			continue;
+		o->base = info->dlpi_addr;
+		o->from = o->base + ph->p_vaddr;
+		o->to = o->from + ph->p_memsz;
+		o->ours = is_ours(path);
+		snprintf(o->name, sizeof(o->name), "%s", path);
+		object_count++;
+	}
+	return 0;
+}
+
+/* 调用者在不在我们的目标文件里。没见过的地址，是后来 dlopen 的：再列一遍。*/
+static bool by_us(uintptr_t caller)
+{
+	static __thread bool inside;
+	const struct object *o;
+
+	if (!watching || inside)
+		return false;
+	inside = true;
+	pthread_mutex_lock(&lock);
+	o = object_at(caller);
+	if (!o) {
+		/* 不拿着锁去拿 ld.so 的锁：另一个线程可能反过来。*/
+		pthread_mutex_unlock(&lock);
+		dl_iterate_phdr(add_object, NULL);
+		pthread_mutex_lock(&lock);
+		o = object_at(caller);
+	}
+	pthread_mutex_unlock(&lock);
+	inside = false;
+	return o && o->ours;
+}
+
+static size_t slot_of(const void *p)
+{
+	return ((uintptr_t)p >> 4) * 2654435761U & (SLOTS - 1);
+}
+
+static void note(void *p, size_t size, uintptr_t caller)
+{
+	size_t i = slot_of(p);
+
+	pthread_mutex_lock(&lock);
+	for (size_t n = 0; n < SLOTS; n++, i = (i + 1) & (SLOTS - 1)) {
+		if (blocks[i].p && blocks[i].p != TAKEN)
+			continue;
+		blocks[i] = (struct block){ p, size, caller };
+		pthread_mutex_unlock(&lock);
+		return;
+	}
+	full = true;
+	pthread_mutex_unlock(&lock);
+}
+
+/* 返回它是谁要的；没记过则 0。*/
+static uintptr_t forget(const void *p)
+{
+	uintptr_t caller = 0;
+	size_t i = slot_of(p);
+
+	if (!watching || !p)
+		return 0;
+	pthread_mutex_lock(&lock);
+	for (size_t n = 0; n < SLOTS && blocks[i].p;
+	     n++, i = (i + 1) & (SLOTS - 1)) {
+		if (blocks[i].p != p)
+			continue;
+		caller = blocks[i].caller;
+		blocks[i].p = TAKEN;
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+	return caller;
+}
+
+/* 这一次该落空吗？*/
+static bool refused(void)
+{
+	const char *file = getenv("KEPT_FAILED");
+	int fd;
+
+	if (!fail_at ||
+	    __atomic_add_fetch(&asked, 1, __ATOMIC_RELAXED) != fail_at)
+		return false;
+	fd = file ? open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)
+		  : -1;
+	if (fd >= 0) {
+		dprintf(fd, "%ld\n", fail_at);
+		close(fd);
+	}
+	errno = ENOMEM;
+	return true;
+}
+
+#define CALLER ((uintptr_t)__builtin_return_address(0))
+
+/* 要得到的都记下来。*/
+#define TRACKED(wanted, size)          \
+	uintptr_t caller = CALLER;     \
+	bool ours = by_us(caller);     \
+	void *p;                       \
+	if (ours && refused())         \
+		return NULL;           \
+	p = wanted;                    \
+	if (p && ours)                 \
+		note(p, size, caller); \
+	return p
+
+void *malloc(size_t size)
+{
+	TRACKED(__libc_malloc(size), size);
+}
+
+void *calloc(size_t n, size_t size)
+{
+	TRACKED(__libc_calloc(n, size), n * size);
+}
+
+void *aligned_alloc(size_t align, size_t size)
+{
+	TRACKED(__libc_memalign(align, size), size);
+}
+
+int posix_memalign(void **out, size_t align, size_t size)
+{
+	uintptr_t caller = CALLER;
+	bool ours = by_us(caller);
+	void *p = ours && refused() ? NULL : __libc_memalign(align, size);
+
+	if (!p)
+		return ENOMEM;
+	if (ours)
+		note(p, size, caller);
+	*out = p;
+	return 0;
+}
+
+/* 别人也可以给我们的换地方：仍是我们的。*/
+void *realloc(void *old, size_t size)
+{
+	uintptr_t caller = CALLER, first;
+	bool ours = by_us(caller);
+	void *p;
+
+	if (ours && refused())
+		return NULL;
+	first = forget(old);
+	p = __libc_realloc(old, size);
+	if (p && (ours || first))
+		note(p, size, ours ? caller : first);
+	else if (!p && size && first)
+		note(old, size, first);
+	return p;
+}
+
+void free(void *p)
+{
+	forget(p);
+	__libc_free(p);
+}
+
+/* strdup 们在 libc 里面要内存，要的人却是调用它们的。*/
+char *strndup(const char *text, size_t most)
+{
+	uintptr_t caller = CALLER;
+	bool ours = by_us(caller);
+	size_t len = strnlen(text, most);
+	char *p = ours && refused() ? NULL : __libc_malloc(len + 1);
+
+	if (!p)
+		return NULL;
+	memcpy(p, text, len);
+	p[len] = '\0';
+	if (ours)
+		note(p, len + 1, caller);
+	return p;
+}
+
+char *strdup(const char *text)
+{
+	uintptr_t caller = CALLER;
+	bool ours = by_us(caller);
+	size_t size = strlen(text) + 1;
+	char *p = ours && refused() ? NULL : __libc_malloc(size);
+
+	if (p && ours)
+		note(p, size, caller);
+	return p ? memcpy(p, text, size) : NULL;
+}
+
+void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset)
+{
+	static void *(*real)(void *, size_t, int, int, int, off_t);
+	uintptr_t caller = CALLER;
+	bool ours = by_us(caller);
+	void *p;
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "mmap");
+	if (ours && refused())
+		return MAP_FAILED;
+	p = real(at, size, prot, flags, fd, offset);
+	if (p != MAP_FAILED && ours && !(flags & MAP_FIXED))
+		note(p, size, caller);
+	return p;
+}
+
+int munmap(void *p, size_t size)
+{
+	static int (*real)(void *, size_t);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "munmap");
+	forget(p);
+	return real(p, size);
+}
+
+static void each_fd(void (*visit)(int fd, FILE *out), FILE *out)
+{
+	DIR *dir = opendir("/proc/self/fd");
+
+	for (struct dirent *e; dir && (e = readdir(dir));) {
+		int fd = atoi(e->d_name);
+
+		if (e->d_name[0] != '.' && fd < MAX_FDS && fd != dirfd(dir) &&
+		    (!out || fd != fileno(out)))
+			visit(fd, out);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static void remember_fd(int fd, FILE *out)
+{
+	(void)out;
+	open_before[fd] = true;
+}
+
+static void tell_fd(int fd, FILE *out)
+{
+	const char *log = getenv("SPY_LOG"); /* spy.c 的，不是程序的 */
+	char link[64], what[PATH_MAX];
+	ssize_t n;
+
+	if (open_before[fd])
+		return;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, what, sizeof(what) - 1);
+	what[n > 0 ? n : 0] = '\0';
+	if (log && !strcmp(what, log))
+		return;
+	/* UCX 在它自己的 destructor 里才关设备。*/
+	if (dlsym(RTLD_DEFAULT, "ucp_cleanup") && strstr(what, "infiniband"))
+		return;
+	fprintf(out, "%s: descriptor %d, %s\n", program_invocation_short_name,
+		fd, what);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *fail = getenv("KEPT_FAIL");
+	char self[PATH_MAX];
+
+	if (!getenv("KEPT"))
+		return;
+	fail_at = fail ? atol(fail) : 0;
+	dl_iterate_phdr(add_object, NULL);
+	absolute("", self);
+	if (is_ours(self))
+		each_fd(remember_fd, NULL);
+	else
+		memset(open_before, true, sizeof(open_before));
+	watching = true;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+	FILE *out;
+
+	if (!watching)
+		return;
+	watching = false;
+	out = fopen(getenv("KEPT"), "ae");
+	if (!out)
+		return;
+	setvbuf(out, NULL, _IOLBF, 0);
+	for (size_t i = 0; i < SLOTS; i++) {
+		const struct object *o;
+
+		if (!blocks[i].p || blocks[i].p == TAKEN)
+			continue;
+		o = object_at(blocks[i].caller);
+		fprintf(out, "%s: %zu bytes, 0x%lx of %s\n",
+			program_invocation_short_name, blocks[i].size,
+			o ? blocks[i].caller - o->base : 0,
+			o ? o->name : "what is closed");
+	}
+	if (full)
+		fprintf(out, "%s: more than %d blocks\n",
+			program_invocation_short_name, SLOTS);
+	each_fd(tell_fd, out);
+	fclose(out);
+}
