@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * rules.h - what both recordings prove together: the rules of compare.c, slips.c,
- * unread.c and waits.c, and what they ask (facts.c). blame.c applies them, in its order, until one
- * has found a cause.
+ * unread.c and waits.c, and what they ask (facts.c). blame.c applies them, in its
+ * order, until one has found a cause.
  */
 #ifndef LABS_REPORT_RULES_H
 #define LABS_REPORT_RULES_H
