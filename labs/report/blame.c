@@ -399,16 +399,6 @@ static void believe_warnings(const struct report *r, struct causes *all)
 		}
 }
 
-/* 路由有了，却从来没有调用 rdma_connect：它的 QP 当然还在 INIT。*/
-static bool never_connected(const struct report *r, int side)
-{
-	size_t connect = last_event(r, side, "rdma_connect", NULL);
-
-	return is_after(last_event(r, side, "rdma_resolve_route", NULL),
-			connect) &&
-	       !any_thread_in(r, side, "rdma_connect");
-}
-
 /*
  * 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。没有 rdma_connect 就 post
  * 的，缺的不是 modify_qp。

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rules.h - what both recordings prove together: the rules of compare.c, slips.c,
- * unread.c and waits.c, and what they ask (facts.c). blame.c applies them, in its
- * order, until one has found a cause.
+ * rules.h - what both recordings prove together: the rules of cm.c, compare.c,
+ * slips.c, unread.c and waits.c, and what they ask (facts.c). blame.c applies them,
+ * in its order, until one has found a cause.
  */
 #ifndef LABS_REPORT_RULES_H
 #define LABS_REPORT_RULES_H
@@ -101,6 +101,11 @@ bool side_went_up(const struct report *r, int side);
 /* One of @side's threads was seen in @verb, as it stood still. */
 bool any_thread_in(const struct report *r, int side, const char *verb);
 
+/* ---- cm.c ---- */
+
+/* @side has a route, and rdma_connect was never called. */
+bool never_connected(const struct report *r, int side);
+
 /* ---- unread.c ---- */
 
 /* @side sleeps until an event, and its @cq will give none: why. */
@@ -110,7 +115,7 @@ struct explanation why_no_event(const struct report *r, int side, uint64_t cq);
 struct explanation why_no_event_for(const struct report *r,
 				    const struct qp *qp);
 
-/* ---- compare.c, slips.c, unread.c, waits.c ---- */
+/* ---- cm.c, compare.c, slips.c, unread.c, waits.c ---- */
 
 typedef void rule(const struct report *r, struct causes *all);
 rule compare_pairs, check_writes, check_datagrams, check_receives,

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+/*
+ * cm.c —— librdmacm 的连接没有建成：请求、应答、该有的那个调用，缺的是哪一个
+ */
+#include "rules.h"
+
+#include <string.h>
+
+/* 它停在那里，或者是被人叫停的；自己走了的、被杀了的，少做的那一步是后果。*/
+static bool still_waits(const struct report *r, int side)
+{
+	size_t where;
+	json_t *line = stopped_at(r, side, &where);
+	bool stopped = line != NULL;
+
+	json_decref(line);
+	return !r->side[side].ended && (stopped || r->side[side].signalled);
+}
+
+static uint64_t port_of(const struct report *r, size_t call)
+{
+	json_t *line = call == NOWHERE ? NULL : event_line(r, &r->events[call]);
+	uint64_t port = number_in(line, "port");
+
+	json_decref(line);
+	return port;
+}
+
+/* @side 要连的端口，对方一个也没有听。0：都对，或者不知道。*/
+static uint64_t port_in_vain(const struct report *r, int side, uint64_t *theirs)
+{
+	size_t asked = last_event(r, side, "rdma_resolve_addr", NULL);
+	uint64_t mine = port_of(r, asked);
+
+	*theirs = 0;
+	for (size_t i = 0; mine && i < r->count; i++)
+		if (r->events[i].side != side &&
+		    !strcmp(r->events[i].ev, "rdma_bind_addr") &&
+		    port_of(r, i)) {
+			*theirs = port_of(r, i);
+			if (*theirs == mine)
+				return 0;
+		}
+	return *theirs ? mine : 0;
+}
+
+static bool has_accepted(const struct report *r, int side)
+{
+	return last_event(r, side, "rdma_event", "CONNECT_REQUEST") !=
+		       NOWHERE &&
+	       (last_event(r, side, "rdma_accept", NULL) != NOWHERE ||
+		any_thread_in(r, side, "rdma_accept"));
+}
+
+/* 请求发出去了（或者正在发），还没有一个事件说怎样了。*/
+static bool asks(const struct report *r, int side)
+{
+	size_t connect = last_event(r, side, "rdma_connect", NULL);
+
+	return any_thread_in(r, side, "rdma_connect") ||
+	       (connect != NOWHERE &&
+		!is_after(last_event(r, side, "rdma_event", NULL), connect));
+}
+
+static struct explanation wrong_port(const struct report *r, int s)
+{
+	uint64_t theirs, port;
+
+	port = asks(r, s) ? port_in_vain(r, s, &theirs) : 0;
+	if (!port)
+		return (struct explanation){ 0 };
+	return because("cm-rejected",
+		       "connect to the port that the server listens on",
+		       "%c asks for port %ju, and %c listens on port %ju",
+		       "AB"[s], port, "AB"[!s], theirs);
+}
+
+static struct explanation request_lost(const struct report *r, int s)
+{
+	if (!asks(r, s) || last_event(r, !s, "rdma_listen", NULL) == NOWHERE ||
+	    last_event(r, !s, "rdma_event", "CONNECT_REQUEST") != NOWHERE)
+		return (struct explanation){ 0 };
+	return because("nothing-arrives",
+		       "tcpdump udp port 4791 on both sides: librdmacm asks "
+		       "over RoCE itself; look for a firewall, and at `ip "
+		       "neigh`",
+		       "%c has called rdma_connect, and its request has not "
+		       "come to %c, which listens",
+		       "AB"[s], "AB"[!s]);
+}
+
+static struct explanation answer_lost(const struct report *r, int s)
+{
+	if (!asks(r, s) || !has_accepted(r, !s))
+		return (struct explanation){ 0 };
+	return because("acks-lost",
+		       "tcpdump udp port 4791 on both sides: what is sent "
+		       "there does not come here",
+		       "%c has answered the connection request with "
+		       "rdma_accept, and the answer has not come to %c",
+		       "AB"[!s], "AB"[s]);
+}
+
+static struct explanation not_accepted(const struct report *r, int s)
+{
+	size_t asked = last_event(r, s, "rdma_event", "CONNECT_REQUEST");
+
+	if (!is_after(asked, last_event(r, s, "rdma_accept", NULL)) ||
+	    any_thread_in(r, s, "rdma_accept") ||
+	    !is_after(asked, last_event(r, s, "rdma_reject", NULL)))
+		return (struct explanation){ 0 };
+	return because("cm-not-accepted",
+		       "call rdma_accept, or rdma_reject, for each "
+		       "CONNECT_REQUEST",
+		       "%c got a CONNECT_REQUEST and called neither "
+		       "rdma_accept nor rdma_reject: the other side waits for "
+		       "the answer",
+		       "AB"[s]);
+}
+
+/* 路由有了，却从来没有调用 rdma_connect：它的 QP 当然还在 INIT。*/
+bool never_connected(const struct report *r, int side)
+{
+	size_t connect = last_event(r, side, "rdma_connect", NULL);
+
+	return is_after(last_event(r, side, "rdma_resolve_route", NULL),
+			connect) &&
+	       !any_thread_in(r, side, "rdma_connect");
+}
+
+static struct explanation not_connected(const struct report *r, int s)
+{
+	if (!never_connected(r, s))
+		return (struct explanation){ 0 };
+	return because("cm-not-connected",
+		       "call rdma_connect after ROUTE_RESOLVED",
+		       "%c resolved the route to the peer, and never called "
+		       "rdma_connect",
+		       "AB"[s]);
+}
+
+void check_cm(const struct report *r, struct causes *all)
+{
+	static const struct {
+		struct explanation (*why)(const struct report *r, int side);
+		bool of_two; /* the other side's recording is needed */
+	} asked[] = {
+		{ wrong_port, true },	  { request_lost, true },
+		{ answer_lost, true },	  { not_accepted, false },
+		{ not_connected, false },
+	};
+
+	for (int s = 0; s < r->sides; s++) {
+		struct explanation why = { 0 };
+
+		if (!still_waits(r, s))
+			continue;
+		for (size_t i = 0;
+		     i < sizeof(asked) / sizeof(*asked) && !why.cause[0]; i++)
+			if (r->sides > 1 || !asked[i].of_two)
+				why = asked[i].why(r, s);
+		if (why.cause[0])
+			cause_add(r, all, last_of(r, s), NULL, &why);
+	}
+}
