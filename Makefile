@@ -11,7 +11,8 @@
 #   test-long  the same under ASan, UBSan and valgrind, the fuzzers, the pages
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
 #   bench      our programs against perftest, iperf3 and others, as ratios
-#   bench-plots  how the figures grow: with sizes, clients, channels, events
+#   bench-plots  how the figures grow: with sizes, clients, QPs, channels, events;
+#              PLOTS="qps memory": only these
 #   faults     make each mistake of the catalogue, see the explainer name it
 #   explain-bench  sabotage other people's programs, count what the recorder says
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/fuzz/long_fuzz.sh)
@@ -312,7 +313,8 @@ bench:
 bench-plots:
 	@$(call deps,build lab bench)
 	$(MAKE) all
-	labs/tools/plots
+	labs/bench --json growth $(PLOTS) >build/growth.json
+	labs/tools/plots keep <build/growth.json
 	labs/tools/pictures fill labs/bench.md
 
 .PHONY: faults

@@ -120,18 +120,64 @@ test_plots_with_wrong_words_measure_nothing() {
 }
 
 test_a_plot_is_whole_or_as_it_was() {
+	local all=$T/tree/labs/pictures/growth.json wrong
 	plots --inside 1 gather grow-x 'this machine' <<<$'ours 1 3\nours 1 5\nours 2 7\ntheirs 1 4'
 	assertEquals "$(<"$T/out")" 0 "$rc"
-	assertEquals '{"ours":[[1,4],[2,7]],"theirs":[[1,4]]}' "$(jq -c .curves "$T/tree/labs/pictures/grow-x.plot")"
-	cp "$T/tree/labs/pictures/grow-x.plot" "$T/before"
+	cp "$T/out" "$T/x"
+	assertEquals '{"ours":[[1,4],[2,7]],"theirs":[[1,4]]}' "$(jq -c .curves "$T/x")"
+	assertEquals 'true' "$(jq '.rounds == 2 and .plot == "grow-x" and (.kernel | test("^Linux ")) and (.date | test("^20..-..-..$"))' "$T/x")"
+	plots keep <"$T/x"
+	plots keep <<<'{"plot":"grow-y"}'
+	plots keep < <(jq -c '.date = "now"' "$T/x")
+	assertEquals "in place of the one before" '["grow-x","now"]["grow-y",null]' "$(jq -c '[.plot, .date]' "$all" | tr -d '\n')"
+	cp "$all" "$T/before"
 	plots --inside 1 gather grow-x 'this machine' </dev/null
 	assertEquals 1 "$rc"
 	assert_in "$(<"$T/out")" '^plots: nothing was measured for grow-x'
 	plots --inside 1 gather grow-x 'this machine' <<<'ours one 3'
 	assertNotEquals 0 "$rc"
-	cmp "$T/before" "$T/tree/labs/pictures/grow-x.plot"
-	assertEquals 'the plot that was there' 0 $?
-	assertEquals 'and nothing else' grow-x.plot "$(ls "$T/tree/labs/pictures")"
+	for wrong in '{"plot":"grow-x"' 'nonsense' '{"date":"now"}' '[]'; do
+		plots keep <<<"$wrong"
+		assertEquals "$wrong" 1 "$rc"
+		assert_in "$(<"$T/out")" '^plots: .*growth.json is as it was'
+	done
+	cmp "$T/before" "$all"
+	assertEquals 'the plots that were there' 0 $?
+	assertEquals 'and nothing else' growth.json "$(ls "$T/tree/labs/pictures")"
+}
+
+# at_rest CLIENT…: what it prints with a server that sleeps
+at_rest() {
+	local server
+	sleep 60 &
+	server=$!
+	served=${served-} plots --inside 1 at_rest ours "$server" 4 has_step_2 "$@"
+	kill "$server"
+}
+
+test_memory_is_asked_when_clients_are_there() {
+	at_rest sh -c 'echo "[Step 2] served"; exec sleep 99'
+	assertEquals "$(<"$T/out")" 0 "$rc"
+	assertEquals 'ours 1 ours 2 ours 4' "$(awk '$3 > 0 { print $1, $2 }' "$T/out" | xargs)"
+	assertEquals "clients that are left" '' "$(pgrep -fx 'sleep 99')"
+	at_rest sh -c 'echo nobody home; exit 1'
+	assertEquals 'plots: client 1 of ours was not served: nobody home' "$(<"$T/out")"
+	at_rest "$T/no-such-program"
+	assert_in "$(<"$T/out")" '^plots: client 1 of ours was not served: .*no-such-program'
+	served=2 at_rest sh -c 'echo "[Step 1] there"; exec sleep 99'
+	assertEquals 'plots: client 1 of ours was not served: [Step 1] there' "$(<"$T/out")"
+	assertEquals "clients that are left" '' "$(pgrep -fx 'sleep 99')"
+}
+
+test_growth_is_json() {
+	local rc=0
+	"$BENCH" growth events >"$T/out" 2>&1 || rc=$?
+	assertEquals 2 "$rc"
+	assert_in "$(<"$T/out")" '^bench: growth is for --json only'
+	rc=0
+	"$BENCH" --json growth nonsense >"$T/out" 2>&1 || rc=$?
+	assertEquals 2 "$rc"
+	assert_in "$(<"$T/out")" "^plots: there is no plot 'nonsense'"
 }
 
 test_against_a_commit_that_is_none() {
