@@ -131,7 +131,9 @@ static struct explanation why_untaken(const struct report *r,
 
 	if (sleeps)
 		why = why_no_event(r, to->side, recv_cq);
-	if (sleeps && !why.cause[0] && send_cq != recv_cq)
+	if (sleeps && !why.cause[0] && send_cq != recv_cq &&
+	    !is_after(last_of_cq(r, to->side, "cq_event", recv_cq, NULL),
+		      last_event(r, to->side, "completion", NULL)))
 		why = why_no_event(r, to->side, send_cq);
 	if (why.cause[0])
 		return why;

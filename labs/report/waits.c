@@ -80,17 +80,16 @@ static bool is_awaited(const struct report *r, int side, size_t where)
 	return r->sides > 1 && r->side[!side].last > r->events[where].t;
 }
 
-/* 主线程在等别的线程（futex），而其中一个睡在某个 verb 里面：换成那一行。*/
+/* 别的线程里，有一个睡在某个 verb 里面：换成那一行。*/
 static json_t *other_sleeper(const struct report *r, int side, json_t *main,
 			     size_t *where)
 {
-	if (!main || strcmp(text_in(main, "in"), "futex"))
-		return main;
-	for (size_t i = *where; i < r->count; i++) {
+	for (size_t i = 0; main && i < r->count; i++) {
 		const struct event *e = &r->events[i];
 		json_t *line;
 
-		if (e->side != side || strcmp(e->ev, "thread"))
+		if (e->side != side || strcmp(e->ev, "thread") ||
+		    e->t < r->events[*where].t - END_NS)
 			continue;
 		line = event_line(r, e);
 		if (*text_in(line, "verb") && sleeps(line)) {
@@ -111,7 +110,8 @@ void check_sleepers(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides; s++) {
 		json_t *line = stopped_at(r, s, &where);
 
-		line = other_sleeper(r, s, line, &where);
+		if (line && !sleeps(line))
+			line = other_sleeper(r, s, line, &where);
 		if (line && sleeps(line) && is_awaited(r, s, where)) {
 			why = because("peer-asleep",
 				      "look where it calls sleep or waits for "
