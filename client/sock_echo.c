@@ -345,7 +345,8 @@ static int serve_one(struct server *s, int listen_sock)
 	int rc;
 
 	if (!client)
-		return -ENOMEM;
+		return fail(-ENOMEM, "serve fewer clients at once",
+			    "no memory for one more client");
 	client->server = s;
 	client->ep.opt = s->opt;
 	rc = accept_endpoint(&client->ep, listen_sock);

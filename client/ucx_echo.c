@@ -181,6 +181,9 @@ static void on_request(ucp_conn_request_h request, void *arg)
 	struct server *s = arg;
 	struct client *client = full(s) ? NULL : calloc(1, sizeof(*client));
 
+	if (!client && !full(s))
+		report_error("serve fewer clients at once",
+			     "no memory for one more client");
 	if (client) {
 		client->server = s;
 		client->request = request;

@@ -109,14 +109,16 @@ usage_error() {
 	assertEquals "stdout of $*" "" "$(out_of usage)"
 }
 
-# ours CMD…: it is a program that make has built, and build_kept has kept.so for it
+# ours CMD…: it is a program that make has built, and build_kept has kept.so for it;
+# not under the recorder, which keeps its file to the end
 ours() {
 	local word
 	[[ -e $KEPT_FOLDER/kept.so ]] || return 1
 	for word; do
+		[[ $word != */qptrace ]] || return 1
 		[[ $word == "$KEPT_B"/* ]] || continue
 		case ${word#"$KEPT_B"/} in
-		*/* | *.so | unit_* | *peer | engine_l* | needle_reader) ;;
+		*/* | *.so | unit_* | *_probe | *peer | engine_l* | needle_reader) ;;
 		*) return 0 ;;
 		esac
 	done
@@ -289,6 +291,15 @@ both() {
 	"$begin" "$name.server" "${args[@]}"
 	"$talk" "$name.client" "${@:2}"
 	reap "$name.server"
+}
+
+# starved NAME N CMD…: CMD, whose Nth request for memory is refused (kept.c); true, if
+# it made so many
+starved() {
+	local -x KEPT_FAIL=$2 KEPT_FAILED=$T/$1.failed
+	rm -f "$KEPT_FAILED"
+	run "$1" "${@:3}"
+	[[ -s $KEPT_FAILED ]]
 }
 
 # pair NAME [SERVER ARGS…] : [CLIENT ARGS…]

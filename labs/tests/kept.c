@@ -59,6 +59,7 @@ static bool watching, full;
 static long asked, fail_at;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* 记录器与捣乱者活到进程结束为止：它们留着的不算。*/
 static bool is_ours(const char *path)
 {
 	const char *folder = getenv("KEPT_FOLDER");
@@ -66,7 +67,8 @@ static bool is_ours(const char *path)
 	size_t len = folder ? strlen(folder) : 0;
 
 	return len && slash && (size_t)(slash - path) == len &&
-	       !strncmp(path, folder, len);
+	       !strncmp(path, folder, len) && !strstr(slash, "libqptrace") &&
+	       !strstr(slash, "libsaboteur");
 }
 
 static void absolute(const char *name, char *path)
@@ -357,8 +359,9 @@ static void tell_fd(int fd, FILE *out)
 	what[n > 0 ? n : 0] = '\0';
 	if (log && !strcmp(what, log))
 		return;
-	/* UCX 在它自己的 destructor 里才关设备。*/
-	if (dlsym(RTLD_DEFAULT, "ucp_cleanup") && strstr(what, "infiniband"))
+	/* UCX 在它自己的 destructor 里才关设备，拒绝了的连接也留着 socket。*/
+	if (dlsym(RTLD_DEFAULT, "ucp_cleanup") &&
+	    (strstr(what, "infiniband") || !strncmp(what, "socket:", 7)))
 		return;
 	fprintf(out, "%s: descriptor %d, %s\n", program_invocation_short_name,
 		fd, what);

@@ -14,7 +14,7 @@ S='' # the store, a new one in each test
 needle() {
 	local verb=$1
 	shift
-	"$B/needle" "$verb" -S "$S" "$@"
+	keeping "$B/needle" "$verb" -S "$S" "$@"
 }
 
 new_store() {
@@ -436,6 +436,23 @@ units() { # NAME LIBRARY FLAGS…
 	here "$1" "$B/$1" "$T/units.$1"
 	assertEquals "0 failures" "$(out_of "$1")"
 	assertEquals "$(err_of "$1" | tail -n 20)" 0 "$(rc_of "$1")"
+}
+
+# Each request for memory is refused once: an error, and nothing is kept or half done.
+test_no_memory() {
+	local verb n=0 words
+	new_store
+	needle make -n 20 -V 17 -m 1 -M 100 >"$T/made"
+	printf 'hello' | needle put 99 1 1 >"$T/made"
+	for verb in list 'list -j' verify 'get 99 1' 'put 98 1 1 --file labs/tests/lib.sh'; do
+		read -ra words <<<"$verb"
+		for ((n = 1; n < 100; n++)); do
+			starved hungry "$n" "$B/needle" "${words[0]}" -S "$S" "${words[@]:1}" || break
+			assert_error hungry 1 'memory'
+		done
+		assertEquals "$verb: $(err_of hungry)" "0 $n" "$(rc_of hungry) $((n > 1 && n < 100 ? n : -1))"
+	done
+	assertTrue 'the store is as it was' "needle verify"
 }
 
 test_units() { units unit_needle "$B/librdma_common.a"; }

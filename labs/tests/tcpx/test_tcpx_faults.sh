@@ -62,6 +62,26 @@ test_failing_calls() {
 	done < <(failing_calls)
 }
 
+# Each request for memory is refused once, of the program's or of the plugin's.
+test_no_memory() {
+	local n
+	without_shim
+	for ((n = 1; n < 100; n++)); do
+		next_port
+		server_side server -q -t 2 -c 2
+		starved client "$n" timeout -k 5 "$TIME_LIMIT" "$B/test_connection" -q -t 2 \
+			-p "$port" -c 2 client 127.0.0.1 || break
+		reap server
+		assertEquals "request $n: $(err_of client)" 1 "$(rc_of client)"
+		assertEquals "request $n: $(err_of client)" 1 "$(grep -c '^error: ' "$T/client.err")"
+		assertEquals "request $n: $(err_of server)" 1 "$(rc_of server)"
+	done
+	reap server
+	assert_pair_of_sides
+	assertTrue "$n requests" "((n > 3 && n < 100))"
+}
+assert_pair_of_sides() { assertEquals "$(err_of client)$(err_of server)" '0 0' "$(rc_of client) $(rc_of server)"; }
+
 # A client that is connected and ready learns it from READY, not from silence.
 test_the_peer_is_told() {
 	with_shim

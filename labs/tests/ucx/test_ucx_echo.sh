@@ -319,6 +319,26 @@ await_echoes() {
 	for name; do await in_file 'send and receive$' "$T/$name.out"; done
 }
 
+# Each request for memory of a server is refused once: an error, and who comes then is
+# served or sent away, but the server ends when it is told.
+test_no_memory() {
+	local program n
+	for program in ucx_echo sock_echo; do
+		for ((n = 1; n < 50; n++)); do
+			rm -f "$T/failed"
+			KEPT_FAIL=$n KEPT_FAILED=$T/failed serve "$program" host -t 3
+			ended "${pids[host]}" || ask "$program" guest -q -t 3 -i 3
+			stop host 2>/dev/null
+			[[ -s $T/failed ]] || break
+			assertTrue "$program, request $n: $(rc_of host), $(err_of host)" "(($(rc_of host) <= 1))"
+			assert_in "$(err_of host)" '^error: ' "$program, request $n:"
+			assert_not_in "$(rc_of guest)" '^1[0-9][0-9]$'
+		done
+		assertEquals "$program: $(err_of host)" 0 "$(rc_of host)"
+		assertTrue "$program: $n requests" "((n > 1 && n < 50))"
+	done
+}
+
 test_stop_signals() {
 	local program signal
 	for program in ucx_echo sock_echo; do
