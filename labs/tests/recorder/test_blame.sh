@@ -204,6 +204,13 @@ test_the_page_folds_what_follows() {
 		sed -n 's/.*<title>\(.*\)<\/title>.*/\1/p' | head -n 1)"
 }
 
+# One thread sleeps in ibv_get_cq_event, the other waits for it: each has its own call.
+test_each_thread_has_its_own_call() {
+	ran || return 0
+	assertEquals '[infinibandevent]' "$(jq -r 'select(.ev == "thread" and .verb == "get_cq_event").on' \
+		"$B"/two/thread.json* | sort -u)"
+}
+
 # Three seconds of silence, and then all goes well.
 test_the_slow_are_not_accused() {
 	ran || return 0

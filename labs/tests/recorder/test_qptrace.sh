@@ -342,6 +342,9 @@ test_a_list_of_requests_that_returns_into_itself() {
 	accepted cycle "$T/t.cycle.json"
 	assertTrue 'a small recording' "(($(stat -c %s "$T/t.cycle.json") < 20000))"
 	assertEquals 3 "$(grep -c 'the list of work requests leads back into itself' "$T/t.cycle.err")"
+	assertEquals 'ibv_post_srq_recv ibv_post_recv ibv_post_srq_recv ibv_post_send ' \
+		"$(values t.cycle 'select(.ev == "post_failed").call')"
+	assertEquals "$B/trace_probe cycle " "$(values t.cycle 'select(.ev == "start").command')"
 	# Three make the list; what stands before the cycle is met before it is known.
 	assert_in "$(err_of t.cycle)" 'num_sge 99 is above the SRQ.s max_sge 1'
 	assertEquals '4 5 1' "$(for n in post_recv post_srq_recv post_send; do count t.cycle ".ev == \"$n\""; done | paste -sd' ')"
@@ -437,6 +440,9 @@ test_stalls_of_event_loops_and_datagrams() {
 	done
 	assert_in "$(err_of s.armed_3)" 'hint: the receive is in place, so the peer has not sent'
 	assert_in "$(err_of s.unread_3)" 'hint: an event lies unread on the channel of CQ 1'
+	# Who has slept in ibv_get_cq_event does so no more.
+	assertEquals "$(err_of s.woken_4)" 6 "$(rc_of s.woken_4)"
+	assert_in "$(err_of s.woken_4)" 'hint: no thread polls CQ 1 or sleeps on its channel'
 	assert_in "$(err_of s.datagram_3)" 'UD\): RTS in the user.s copy'
 	assert_in "$(err_of s.datagram_3)" '1 receive waits.*104 bytes \(1 completed before\)'
 	assert_in "$(err_of s.datagram_3)" 'hint: either the peer sends nothing more, or'

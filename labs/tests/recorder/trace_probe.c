@@ -16,6 +16,8 @@
  *	unsignaled SECONDS   发一个没有 SIGNALED 的消息，然后等它的 completion
  *	armed SECONDS        CQ 有 channel，arm 过，等 fd；没有人会发来
  *	unread SECONDS       同上，发给自己一个消息，却不去看 fd
+ *	woken SECONDS        在 ibv_get_cq_event 里睡过一觉，被叫醒，取完，过 1 秒再发一个消息，
+ *	                     不再 arm，也不再 poll
  *	broken SECONDS       像 remote 那样让 QP 进 ERR，然后什么也不做；也听 SIGUSR1
  *	datagram SECONDS     UD：收到自己发的一个消息，再等下一个
  *	quit                 自己处理 SIGQUIT：收到就以退出码 9 结束
@@ -229,6 +231,23 @@ static int wait_in_error(struct end *e, int seconds)
 	return 6;
 }
 
+/* 最后的那个 sleep 比记录器的“刚刚还在 poll”长。*/
+static void sleep_and_wake(struct end *e, struct ibv_send_wr wr)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	post_send(e, wr);
+	post_send(e, wr);
+	if (ibv_get_cq_event(e->channel, &cq, &context))
+		die("ibv_get_cq_event", errno);
+	ibv_ack_cq_events(cq, 1);
+	reap(e, 4);
+	sleep(1);
+	post_recv(e);
+	post_send(e, wr);
+}
+
 /* CQ 交给了事件循环：谁也不 poll。 */
 static int wait_for_event(struct end *e, const char *how, int seconds)
 {
@@ -240,6 +259,8 @@ static int wait_for_event(struct end *e, const char *how, int seconds)
 	post_recv(e);
 	if (!strcmp(how, "unread"))
 		post_send(e, wr);
+	if (!strcmp(how, "woken"))
+		sleep_and_wake(e, wr);
 	printf("waiting\n");
 	fflush(stdout);
 	sleep((unsigned int)seconds);
@@ -549,7 +570,9 @@ static int with_a_qp(const char *how, int number)
 		make(&e, IBV_QPT_UD, false);
 		return datagram(&e, number);
 	}
-	make(&e, IBV_QPT_RC, !strcmp(how, "armed") || !strcmp(how, "unread"));
+	make(&e, IBV_QPT_RC,
+	     !strcmp(how, "armed") || !strcmp(how, "unread") ||
+		     !strcmp(how, "woken"));
 	to_init(&e);
 	if (e.channel)
 		return wait_for_event(&e, how, number);
