@@ -422,6 +422,11 @@ test_wrong_usage() {
 	for n in y:0 y:65536 y:z '[::1]:'; do
 		usage_error "port is not 1" rdma_engine -s x -p "$n"
 	done
+	# A port that is one, at either form of a host: no device is what is wrong.
+	for n in 127.0.0.1:1 '[::1]:65535' ::1; do
+		here peer "$B/rdma_engine" -s "$T/sock" -p "$n" -d none0
+		assertEquals "--peer $n: $(err_of peer)" 1 "$(rc_of peer)"
+	done
 	usage_error 'is not HOST' rdma_engine -s x -p ''
 	for n in 0 1000001 -1 x; do
 		usage_error '--max-sessions is not' rdma_engine -s x -p y --max-sessions="$n"

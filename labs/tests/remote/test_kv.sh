@@ -30,8 +30,11 @@ test_put_and_get() {
 		client run full kv_client -k four -p x
 		client run long kv_client -k one -p "$(printf %0300d 0)"
 		client run count kv_client -c
+		run told "$B/kv_client" -k two 10.99.0.1 rxe1
 		end memory
 	' || return 0
+	assert_done told
+	assert_in "$(out_of told)" '^\[Step 1\] connect to the server of the memory'
 	assert_done memory put.{one,two,three} again empty get.{one,two,three} count
 	assertEquals '' "$(out_of get.one)"
 	assertEquals '第二' "$(out_of get.two)"

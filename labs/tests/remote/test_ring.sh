@@ -120,6 +120,21 @@ test_errors() {
 	assert_error nobody 1 'no server listened there'
 }
 
+# To be stopped is what it waits for: no failure, whoever has said nothing yet.
+test_stopped_beside_a_silent_client() {
+	on_rxe '
+		threads() { ls "/proc/${pids[ring]}/task" | wc -l; }
+		met() { (($(threads) > alone)); }
+		ring ring -q
+		alone=$(threads)
+		start silent "$B/peer" connect 127.0.0.1 18515
+		await met
+		end ring
+		reap silent
+	' || return 0
+	assert_done ring
+}
+
 test_wrong_usage() {
 	local n
 	usage_error 'the server is missing' ring_client
