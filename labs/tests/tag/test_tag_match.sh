@@ -210,6 +210,24 @@ test_ends_that_are_not_good() {
 	assert_in "$(err_of liar.hello)" '^error: waiting for a client: nothing came before the deadline$'
 }
 
+# Each request for memory is refused once.
+test_no_memory() {
+	in_lab '
+		eval "$LATENCY"
+		for ((n = 1; n < 30; n++)); do
+			latency_server host -q -t 2 rxe0
+			starved guest "$n" "$B/tag_lat" client -q -t 2 -n 3 127.0.0.1 rxe1 || break
+			reap host
+			echo "$n $(<"$T/host.rc") $(<"$T/guest.rc") $(grep -c "^error: " "$T/guest.err")"
+		done >"$T/ends"
+		reap host
+		echo "$n" >"$T/requests"
+	' || return 0
+	assertEquals "$(err_of host)$(err_of guest)" '0 0' "$(rc_of host) $(rc_of guest)"
+	assertEquals 'both fail, with one error' '' "$(grep -v ' 1 1 1$' "$T/ends")"
+	assertTrue "$(<"$T/requests") requests" "(($(<"$T/requests") > 3 && $(<"$T/requests") < 30))"
+}
+
 test_wrong_usage() {
 	local words
 	while read -ra words; do
