@@ -26,6 +26,11 @@ because(const char *id, const char *next, const char *fmt, ...)
 	return why;
 }
 
+/* The next step where all wait for a message. */
+#define FIND_THE_NEXT                                                         \
+	"look in both time lines for the message that was to come next, and " \
+	"who was to post it; was a completion taken, and not looked at?"
+
 /* So many requests are looked at: the first wrong one is among them. */
 #define MOST_POSTS 2000
 

@@ -139,9 +139,7 @@ void check_nothing_posted(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
 		if (!is_stuck_polling(r, s, &where) || !waits_for_nothing(r, s))
 			continue;
-		why = because("post-forgotten",
-			      "look in both time lines for the message that "
-			      "was to come next, and who was to post it",
+		why = because("post-forgotten", FIND_THE_NEXT,
 			      "%c waits for a completion, and has no request "
 			      "outstanding that could bring one",
 			      "AB"[s]);

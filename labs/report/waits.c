@@ -320,10 +320,7 @@ void check_exchange(const struct report *r, struct causes *all)
 			     !goes_on(r, !s);
 
 		if (waits && polls_in_vain(r, !s)) {
-			why = because("post-forgotten",
-				      "look in both time lines for the "
-				      "message that was to come next, and who "
-				      "was to post it",
+			why = because("post-forgotten", FIND_THE_NEXT,
 				      "%c waits for a completion, and no send "
 				      "is under way that would bring it, while "
 				      "%c waits for bytes over TCP",
@@ -520,9 +517,7 @@ void check_deadlock(const struct report *r, struct causes *all)
 	    !waits_to_receive(r, 0) || !waits_to_receive(r, 1) ||
 	    goes_on(r, 0) || goes_on(r, 1))
 		return;
-	why = because("post-forgotten",
-		      "look in both time lines for the message that was to "
-		      "come next, and who was to post it",
+	why = because("post-forgotten", FIND_THE_NEXT,
 		      "A and B both wait for a message of the other, and none "
 		      "is under way: one of them did not post its send");
 	cause_suggest(r, all, last_of(r, 0), &why);
