@@ -551,6 +551,18 @@ int poll(struct pollfd *fds, nfds_t n, int timeout)
 	return interrupted("poll") ? -1 : real(fds, n, timeout);
 }
 
+/* 敲门的人还在门口：下一次就接得到。*/
+int accept4(int sock, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	REAL(accept4);
+	int err = must_fail("accept4");
+
+	if (!err)
+		return real(sock, addr, len, flags);
+	errno = err;
+	return -1;
+}
+
 static void on_alarm(int sig)
 {
 	(void)sig;

@@ -314,6 +314,32 @@ test_text_is_bounded_and_escaped() {
 	done
 }
 
+# Who has left before accept is no error, and an error of accept is told.
+test_accept_fails() {
+	in_lab '
+		SPY_FAIL=accept4:1:103,accept4:2:4 spied server left.server -q rxe0
+		run left.client "$B/rdma_client" -q 127.0.0.1 rxe1
+		reap left.server
+		SPY_FAIL=accept4:1:24 spied server most.server -q rxe0
+		run most.client "$B/rdma_client" -q -t 2 127.0.0.1 rxe1
+		reap most.server
+	' || return 0
+	assert_pair left
+	assert_error most.server 1 'accept\(\) failed: EMFILE \(24\)'
+	assertEquals "$(err_of most.client)" 1 "$(rc_of most.client)"
+}
+
+# So many receives are there before the peer may send: a burst meets one each.
+test_receives_for_a_burst() {
+	in_lab '
+		spied server burst.server -q -b -s 64 -n 2000 rxe0
+		run burst.client "$B/rdma_client" -q -b -s 64 -n 2000 127.0.0.1 rxe1
+		reap burst.server
+	' || return 0
+	assert_pair burst
+	assertEquals 512 "$(sed -n '/^wc /q; /^post_recv /p' "$T/burst.server.log" | wc -l)"
+}
+
 test_failed_destroys_are_told() {
 	local call
 	in_lab '
