@@ -449,6 +449,25 @@ test_stalls_of_event_loops_and_datagrams() {
 	assert_not_in "$(err_of s.datagram_3)" 'psn'
 }
 
+# Of two programs the first has the file; the other has one of its own, and lets go of
+# what it looked at.
+test_one_descriptor_each() {
+	in_lab '
+		. labs/tests/recorder/qptrace.sh
+		waiting() { (($(grep -c waiting "$T/both.out") == 2)); }
+		start both labs/qptrace -o "$T/both.json" -- sh -c \
+			"$B/trace_probe wait 60 & $B/trace_probe wait 60 & wait"
+		await waiting
+		for pid in $(pgrep -x trace_probe); do
+			find "/proc/$pid/fd" -lname "$T/both.json*" | wc -l
+			kill -USR1 "$pid"
+		done >"$T/open"
+		reap both
+	' || return 0
+	assertEquals '1 1' "$(xargs <"$T/open")"
+	assertEquals 2 "$(find "$T" -name 'both.json*' | wc -l)"
+}
+
 test_sigquit() {
 	given probes || return 0
 	assertEquals 'it goes on' 6 "$(rc_of asked.wait_30)"

@@ -31,6 +31,14 @@ test_what_is_written_can_be_read() {
 	assertEquals "$(err_of units)" 0 "$(rc_of units)"
 }
 
+# What it says in Chinese is gathered in a small buffer, filled to its last byte.
+test_what_is_said_stays_in_its_buffer() {
+	helper "$B/unit_say" -O1 -fsanitize=address,undefined labs/tests/recorder/unit_say.c \
+		labs/recorder/recorder.c "$B/librdma_common.a" -libverbs
+	here said "$B/unit_say"
+	assertEquals "$(err_of said)" "unit_say: 0 failures" "$(out_of said)"
+}
+
 # Half a line at the end is what kill -9 may leave.
 test_half_a_line() {
 	local rc=0
