@@ -343,25 +343,6 @@ liar() {
 LIAR=$(declare -f liar)
 export LIES LIAR
 
-# Each request for memory is refused once, until it serves: it ends with one error, or
-# it goes on without.
-test_no_memory() {
-	on_engine '
-		export KEPT_FAIL KEPT_FAILED=$T/failed
-		for ((KEPT_FAIL = 1; KEPT_FAIL < 60; KEPT_FAIL++)); do
-			rm -f "$T/failed"
-			start_engine hungry
-			! [[ -S $sock ]] || kill "${pids[hungry]}"
-			reap hungry
-			[[ -s $T/failed ]] || break
-			echo "$KEPT_FAIL $(<"$T/hungry.rc") $(grep -c "^error: " "$T/hungry.err")"
-		done >"$T/ends"
-	' || return 0
-	assertEquals "$(err_of hungry)" 0 "$(rc_of hungry)"
-	assert_in "$(<"$T/ends")" ' 1 1$'
-	assertEquals 'they end in order' '' "$(grep -v ' 1 1$\| 0 [01]$' "$T/ends")"
-}
-
 # A node whose catalogue lies is hung up on, each time, and clients are answered.
 test_node_that_lies() {
 	local name
