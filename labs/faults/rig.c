@@ -117,7 +117,7 @@ void make_qp(struct end *end, enum ibv_qp_type type, bool sq_sig_all)
 					   .qp_num = end->qp->qp_num,
 					   .gid = end->gid };
 	/* 用 QPN 凑一个 PSN：各端不同，又能重现。*/
-	end->plan.sq_psn = 0x100000u + end->qp->qp_num * 1000u;
+	end->plan.sq_psn = 0x100000u + end->qp->qp_num * 1000u % 0x800000u;
 }
 
 static void meet(struct end *end, const struct end *other)
