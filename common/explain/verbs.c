@@ -310,6 +310,20 @@ static struct explanation wrong_access(struct ibv_pd *pd, int access)
 	return no_idea();
 }
 
+/*
+ * 长度大得不可能：内核把页数算进 32 位或用户地址空间之外，是 EINVAL；先去数要 pin 多少页，是
+ * ENOMEM。
+ */
+static struct explanation impossible_length(const void *addr, size_t length)
+{
+	if (mapping_of((uintptr_t)addr, length).whole)
+		return no_idea();
+	return because("mr-length-impossible",
+		       "print the length and where it came from",
+		       "%zu bytes from %p is more than is mapped there", length,
+		       addr);
+}
+
 static struct explanation bad_mr_arguments(struct ibv_pd *pd, const void *addr,
 					   size_t length, int access)
 {
@@ -342,12 +356,9 @@ static struct explanation bad_mr_arguments(struct ibv_pd *pd, const void *addr,
 			       "%zu bytes are above the device's max_mr_size "
 			       "%ju",
 			       length, (uintmax_t)attr.max_mr_size);
-	/* 长度大得不可能：内核把页数算进 32 位或用户地址空间之外，也是 EINVAL。*/
-	if (!mapping_of(from, length).whole)
-		return because("mr-length-impossible",
-			       "print the length and where it came from",
-			       "%zu bytes from %p is more than is mapped there",
-			       length, addr);
+	why = impossible_length(addr, length);
+	if (why.cause[0])
+		return why;
 	return because("driver-refused",
 		       "try with LOCAL_WRITE alone, then add one flag at a "
 		       "time; look at dmesg",
@@ -360,11 +371,14 @@ struct explanation explain_reg_mr_call(struct ibv_pd *pd, const void *addr,
 				       size_t length, int access, int err)
 {
 	KEEP_ERRNO;
+	struct explanation why;
+
 	if (!explain_is_on())
 		return no_idea();
 	switch (err) {
 	case ENOMEM:
-		return over_memlock(length);
+		why = impossible_length(addr, length);
+		return why.cause[0] ? why : over_memlock(length);
 	case EFAULT:
 		return bad_mapping(addr, length, access);
 	case EINVAL:

@@ -27,6 +27,7 @@ struct rdma_cm_id {
 	struct rdma_event_channel *channel;
 	void *context;
 	struct ibv_qp *qp;
+	struct sockaddr_storage mine, peers;
 };
 struct rdma_cm_event {
 	struct rdma_cm_id *id, *listen_id;
@@ -195,8 +196,6 @@ EXPORTED int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src,
 		return rc;
 	add_address(&call.event.line, dst);
 	EXPLAIN_CALL(&call, "resolve_addr", false, 0, false);
-	if (!rc)
-		id_connects_to(id, dst);
 	call_end(&call, id);
 	return rc;
 }
@@ -278,6 +277,8 @@ static void warn_without_qp(const struct rdma_cm_id *id,
 		call_begin(&call, "rdma_" #name);                       \
 		if (call.on && (accepts))                               \
 			warn_without_qp(id, param);                     \
+		else if (call.on)                                       \
+			id_connects_to(id, (void *)&id->peers);         \
 		rc = real(id, param);                                   \
 		if (!call_returned(&call, "rdma_" #name, rc))           \
 			return rc;                                      \

@@ -21,7 +21,7 @@ struct cm_id {
 /* Of more than it can know all are one stranger; NULL: that is not here yet. */
 struct cm_id *know_id(const void *id);
 
-/* rdma_resolve_addr has taken @addr for @id. Takes the lock. */
+/* rdma_connect is called: @id's peer is @addr. Takes the lock. */
 void id_connects_to(const void *id, const struct sockaddr *addr);
 
 /* A warning for each of those that it connects to, if packets to it go astray. */
