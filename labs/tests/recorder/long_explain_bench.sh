@@ -37,7 +37,11 @@ test_what_was_missed_once() {
 		uc_pingpong_events.client.post_send:send_flags-SIGNALED \
 		rdma_xclient.before.net:firewall ucmatose.before.net:wrong-mac \
 		ucmatose.client.post_send:opcode=99 ours_events.server.arm:skip \
-		ours_events.before.net:way-back udaddy.client.modify_qp:RTS:sleep=60; do
+		ours_events.before.net:way-back udaddy.client.modify_qp:RTS:sleep=60 \
+		send_lat_events.client.poll:1+:skip rdma_client.client.poll:1+:skip \
+		ucmatose.client.resolve_addr:port^0x100 rdma_xclient.before.net:way-back \
+		ud_pingpong.client.post_send:sge.length=0x7fffff00 \
+		ucx_am_lat.client.reg_mr:length\<\<24; do
 		names+=(--case "$name")
 	done
 	labs/faults/explain-bench "${names[@]}" >"$T/out" 2>"$T/err" || rc=$?
