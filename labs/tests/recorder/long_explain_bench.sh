@@ -41,7 +41,7 @@ test_what_was_missed_once() {
 		send_lat_events.client.poll:1+:skip rdma_client.client.poll:1+:skip \
 		ucmatose.client.resolve_addr:port^0x100 rdma_xclient.before.net:way-back \
 		ud_pingpong.client.post_send:sge.length=0x7fffff00 \
-		ucx_am_lat.client.reg_mr:length\<\<24; do
+		'ucx_am_lat.client.reg_mr:length<<24'; do
 		names+=(--case "$name")
 	done
 	labs/faults/explain-bench "${names[@]}" >"$T/out" 2>"$T/err" || rc=$?
