@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * rules.h - what both recordings prove together: the rules of cm.c, compare.c,
- * slips.c, unread.c and waits.c, and what they ask (facts.c). blame.c applies them,
- * in its order, until one has found a cause.
+ * slips.c, unread.c and waits.c, and what they ask (facts.c, threads.c). blame.c
+ * applies them, in its order, until one has found a cause.
  */
 #ifndef LABS_REPORT_RULES_H
 #define LABS_REPORT_RULES_H
@@ -91,7 +91,10 @@ bool came_to_nothing(const struct report *r, const struct event *post);
 bool makes_completion(const struct report *r, const struct qp *qp,
 		      const struct event *post);
 
-/* ---- waits.c ---- */
+/* ---- threads.c ---- */
+
+#define END_NS \
+	1500000000 /* the last steps of who was woken up or told to end */
 
 /*
  * Where @side has stopped for good: the line of its main thread, to be given back, and its

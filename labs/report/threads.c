@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+/*
+ * threads.c —— 各个线程最后停在哪里，这一边走到了哪一步
+ *
+ * 线程停在哪个系统调用里，记录器在停顿时写了（labs/recorder/proc.c）。
+ */
+#include "rules.h"
+
+#include <string.h>
+
+/* 收尾不算：停下之后再没有发、没有收到、没有连。*/
+static bool is_progress(const struct report *r, const struct event *e)
+{
+	if (e->t > r->side[e->side].last - END_NS)
+		return false;
+	return e->class == CLASS_POST_SEND || e->class == CLASS_POST_RECV ||
+	       (e->class == CLASS_COMPLETION &&
+		!strcmp(e->status, "SUCCESS")) ||
+	       !strcmp(e->ev, "modify_qp");
+}
+
+/*
+ * @side 最后停在哪里：主线程的那一行，而且此后它什么也没有再做成。NULL：没有停。用完要
+ * json_decref。
+ */
+json_t *stopped_at(const struct report *r, int side, size_t *where)
+{
+	json_int_t pid = (json_int_t)number_in(r->side[side].start, "pid");
+	size_t i = r->count;
+
+	while (gave_up(&r->side[side]) && i-- > 0) {
+		const struct event *e = &r->events[i];
+		json_t *line;
+
+		if (e->side != side)
+			continue;
+		if (is_progress(r, e))
+			return NULL;
+		if (strcmp(e->ev, "thread"))
+			continue;
+		line = event_line(r, e);
+		*where = i;
+		if ((json_int_t)number_in(line, "thread") == pid)
+			return line;
+		json_decref(line);
+	}
+	return NULL;
+}
+
+bool side_went_up(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->events[i].side == side &&
+		    (r->events[i].class == CLASS_POST_SEND ||
+		     r->events[i].class == CLASS_COMPLETION))
+			return true;
+	return false;
+}
+
+/* @side 停下之后，有没有一个线程（不一定是主线程）在 @verb 里。*/
+bool any_thread_in(const struct report *r, int side, const char *verb)
+{
+	size_t i = r->count;
+
+	while (i-- > 0) {
+		json_t *line;
+		bool found;
+
+		if (r->events[i].side != side ||
+		    strcmp(r->events[i].ev, "thread"))
+			continue;
+		line = event_line(r, &r->events[i]);
+		found = !strcmp(text_in(line, "verb"), verb) ||
+			(!strcmp(verb, "get_cq_event") &&
+			 !strcmp(text_in(line, "on"), "[infinibandevent]"));
+		json_decref(line);
+		if (found)
+			return true;
+	}
+	return false;
+}
+
+bool is_waiting_for_completion(const struct report *r, int side)
+{
+	return any_thread_in(r, side, "poll_cq") ||
+	       any_thread_in(r, side, "get_cq_event");
+}
