@@ -308,6 +308,8 @@ static struct explanation check_wire(const struct case_of *c)
 			      "packet: UDP port 4791 is dropped on the way, or "
 			      "goes to a wrong MAC address",
 			      c->peer.device);
+	else if (c->qp->qp_type != IBV_QPT_RC)
+		return no_idea(); /* 没有 ACK 可丢 */
 	else if (c->peer.found && !peer_lacks_some(c))
 		/* 对端等的正是我下一个要发的：它全收到了，丢的是 ACK。*/
 		why = because(
