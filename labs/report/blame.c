@@ -399,29 +399,40 @@ static void believe_warnings(const struct report *r, struct causes *all)
 		}
 }
 
-/*
- * 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。没有 rdma_connect 就 post
- * 的，缺的不是 modify_qp。
- */
+/* 往 librdmacm 还停在 INIT 的 QP 上 post：缺的不是 modify_qp，是 rdma_connect 或 rdma_accept。*/
+static struct explanation missing_cm_call(const struct report *r, int side)
+{
+	if (never_connected(r, side))
+		return because("cm-not-connected",
+			       "call rdma_connect after ROUTE_RESOLVED, and "
+			       "wait for ESTABLISHED",
+			       "it posts to a QP that librdmacm has in INIT: "
+			       "rdma_connect was never called");
+	if (never_accepted(r, side))
+		return because("cm-not-accepted",
+			       "call rdma_accept, or rdma_reject, for each "
+			       "CONNECT_REQUEST",
+			       "it posts to a QP that librdmacm has in INIT: "
+			       "rdma_accept was never called");
+	return (struct explanation){ 0 };
+}
+
+/* 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。*/
 static void follow_cm(const struct report *r, struct causes *all)
 {
-	const struct explanation why =
-		because("cm-not-connected",
-			"call rdma_connect after ROUTE_RESOLVED, and wait for "
-			"ESTABLISHED",
-			"it posts to a QP that librdmacm has in INIT: "
-			"rdma_connect was never called");
 	bool known = false;
 
 	for (size_t i = 0; i < all->count; i++)
 		known = known || !strcmp(all->items[i].id, "cm-state");
 	for (size_t i = 0; i < all->count; i++) {
 		struct cause *c = &all->items[i];
+		struct explanation why = { 0 };
 
 		if (known && !strcmp(c->id, "no-way"))
 			c->kind = CAUSE_AFTERMATH;
-		if (!strcmp(c->id, "send-too-early") &&
-		    never_connected(r, c->side))
+		if (!strcmp(c->id, "send-too-early"))
+			why = missing_cm_call(r, c->side);
+		if (why.cause[0])
 			cause_restate(c, &why);
 	}
 }

@@ -101,13 +101,18 @@ static struct explanation answer_lost(const struct report *r, int s)
 		       "AB"[!s], "AB"[s]);
 }
 
+bool never_accepted(const struct report *r, int side)
+{
+	size_t asked = last_event(r, side, "rdma_event", "CONNECT_REQUEST");
+
+	return is_after(asked, last_event(r, side, "rdma_accept", NULL)) &&
+	       !any_thread_in(r, side, "rdma_accept") &&
+	       is_after(asked, last_event(r, side, "rdma_reject", NULL));
+}
+
 static struct explanation not_accepted(const struct report *r, int s)
 {
-	size_t asked = last_event(r, s, "rdma_event", "CONNECT_REQUEST");
-
-	if (!is_after(asked, last_event(r, s, "rdma_accept", NULL)) ||
-	    any_thread_in(r, s, "rdma_accept") ||
-	    !is_after(asked, last_event(r, s, "rdma_reject", NULL)))
+	if (!never_accepted(r, s))
 		return (struct explanation){ 0 };
 	return because("cm-not-accepted",
 		       "call rdma_accept, or rdma_reject, for each "

@@ -111,8 +111,12 @@ bool any_thread_in(const struct report *r, int side, const char *verb);
 
 /* ---- cm.c ---- */
 
-/* @side has a route, and rdma_connect was never called. */
+/*
+ * @side has a route, and rdma_connect was never called; a CONNECT_REQUEST, and neither
+ * rdma_accept nor rdma_reject was.
+ */
 bool never_connected(const struct report *r, int side);
+bool never_accepted(const struct report *r, int side);
 
 /* ---- unread.c ---- */
 
