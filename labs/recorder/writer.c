@@ -48,7 +48,10 @@ static struct {
 	.out = writer.buffers[0],
 };
 
-static atomic_int put_off; /* 等放开 lock 再来的信号 */
+/* 等放开 lock 再来的信号；各个线程自己的：后台线程把信号都挡在外面。*/
+static __thread volatile sig_atomic_t put_off
+	__attribute__((tls_model("initial-exec")));
+
 static atomic_uint wanted; /* futex：有人叫后台线程 */
 static bool has_thread;
 
@@ -320,15 +323,19 @@ void writer_unlock(void)
 {
 	atomic_store(&writer.owner, 0);
 	pthread_mutex_unlock(&writer.lock);
-	if (atomic_load(&put_off))
-		raise(atomic_exchange(&put_off, 0));
+	if (put_off) {
+		int sig = put_off;
+
+		put_off = 0;
+		raise(sig);
+	}
 }
 
 bool writer_puts_off(int sig)
 {
 	if (atomic_load(&writer.owner) != (int)syscall(SYS_gettid))
 		return false;
-	atomic_store(&put_off, sig);
+	put_off = sig;
 	return true;
 }
 
