@@ -123,6 +123,9 @@ struct local_peer {
 	enum ibv_qp_state state;
 };
 
+/* The RDMA device of this host that has @gid; "": none. */
+void device_with_gid(char *name, size_t size, const union ibv_gid *gid);
+
 /* Look for QP @qp_num behind @gid in this kernel (RDMA_NLDEV_CMD_RES_QP_GET). */
 struct local_peer find_local_peer(const union ibv_gid *gid, uint32_t qp_num);
 

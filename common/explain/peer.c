@@ -84,8 +84,7 @@ static bool device_has_gid(const char *device, const union ibv_gid *gid)
 	return false;
 }
 
-/* 本机哪个 RDMA 设备拥有这个 GID；没有则空串。*/
-static void device_with_gid(char *name, size_t size, const union ibv_gid *gid)
+void device_with_gid(char *name, size_t size, const union ibv_gid *gid)
 {
 	DIR *dir = opendir("/sys/class/infiniband");
 	struct dirent *entry;

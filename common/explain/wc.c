@@ -202,13 +202,13 @@ static struct explanation check_mac(const struct case_of *c)
 struct explanation explain_neighbour(const union ibv_gid *to)
 {
 	KEEP_ERRNO;
-	struct local_peer peer = find_local_peer(to, 0);
 	struct net_route route = net_route_to(to, 0);
-	char name[IF_NAMESIZE] = "";
+	char name[IF_NAMESIZE], device[IBV_SYSFS_NAME_MAX];
 
-	if (!peer.gid_is_here || !if_indextoname((unsigned)route.device, name))
+	device_with_gid(device, sizeof(device), to);
+	if (!device[0] || !if_indextoname((unsigned)route.device, name))
 		return no_idea();
-	return compare_mac(to, route.device, name, peer.device);
+	return compare_mac(to, route.device, name, device);
 }
 
 /*

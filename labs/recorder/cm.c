@@ -323,6 +323,7 @@ static void record_event(struct cm_call *call,
 			      "rdma_get_cm_event(): %s, status %d", name,
 			      event->status);
 	count_event(owner_of(event), 1);
+	id_is_answered(event->id);
 }
 
 EXPORTED int rdma_get_cm_event(struct rdma_event_channel *channel,

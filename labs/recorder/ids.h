@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ids.h - the rdma_cm_ids that the program has. All with the writer's lock, but
- * id_connects_to().
+ * where it is said.
  */
 #ifndef RECORDER_IDS_H
 #define RECORDER_IDS_H
@@ -14,17 +14,18 @@ struct cm_id {
 	const void *id; /* NULL: free */
 	uint32_t number;
 	bool connected, accepted;
-	union ibv_gid to; /* zero: not IPv4, or not resolved */
+	union ibv_gid to; /* of whom it asked; zero: nobody, or no IPv4 */
 	unsigned int unacked;
 };
 
 /* Of more than it can know all are one stranger; NULL: that is not here yet. */
 struct cm_id *know_id(const void *id);
 
-/* rdma_connect is called: @id's peer is @addr. Takes the lock. */
+/* rdma_connect is called: @id's peer is @addr; an event came for it. Take the lock. */
 void id_connects_to(const void *id, const struct sockaddr *addr);
+void id_is_answered(const void *id);
 
-/* A warning for each of those that it connects to, if packets to it go astray. */
+/* A warning for each that asked and has no answer, if its packets go astray. */
 void look_at_ids(void);
 
 #endif

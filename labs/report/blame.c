@@ -337,15 +337,6 @@ static bool reads(const struct report *r, const struct qp *qp)
 	return false;
 }
 
-/* 设备打开了，却没有一个 QP 连上。*/
-static bool connected_nothing(const struct report *r, int side)
-{
-	for (size_t i = 0; i < r->qp_count; i++)
-		if (r->qps[i].side == side && got_to(r, &r->qps[i], "RTR"))
-			return false;
-	return true;
-}
-
 /* 警告过“会永远不返回”的调用，真的没有返回。*/
 static bool never_returned(const struct report *r, const struct cause *cause)
 {
@@ -376,7 +367,7 @@ static bool came_true(const struct report *r, const struct cause *cause)
 	    (!strcmp(cause->id, "netdev-down") ||
 	     !strcmp(cause->id, "no-carrier")))
 		return number_in(cause->line, "idle") ||
-		       connected_nothing(r, cause->side);
+		       !is_connected(r, cause->side);
 	if (cause->kind == CAUSE_WARNING && !strcmp(cause->id, "wrong-mac"))
 		return true;
 	if (cause->kind != CAUSE_WARNING || !qp)

@@ -6,7 +6,7 @@
  * QP、同一个 id 的算一个。真失败了的在前，只是在等的在后，只是“以后会出事”的更后；别处
  * 失败所引起的（“对端的 QP 不见了”）排在最后：照着它去查，查到的是后果。
  */
-#include "parts.h"
+#include "rules.h"
 
 #include "base/array.h"
 #include "explain/explain.h"
@@ -192,10 +192,7 @@ static bool says_little(const struct cause *cause)
 	static const char *const ids[] = { "nothing-came", "no-completion",
 					   "sent-or-not-taken" };
 
-	for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++)
-		if (!strcmp(cause->id, ids[i]))
-			return true;
-	return false;
+	return IS_ONE_OF(cause->id, ids);
 }
 
 static int by_kind(const void *a, const void *b)

@@ -17,7 +17,6 @@ bool is_one_of(const char *id, const char *const *ids, size_t n)
 			return true;
 	return false;
 }
-#define IS_ONE_OF(id, ids) is_one_of(id, ids, sizeof(ids) / sizeof(*(ids)))
 
 bool cause_is_vague(const char *id)
 {
@@ -175,6 +174,14 @@ bool got_to(const struct report *r, const struct qp *qp, const char *state)
 		if (there)
 			return true;
 	}
+	return false;
+}
+
+bool is_connected(const struct report *r, int side)
+{
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (r->qps[i].side == side && got_to(r, &r->qps[i], "RTR"))
+			return true;
 	return false;
 }
 

@@ -71,6 +71,9 @@ size_t modified(const struct report *r, const struct qp *qp);
 /* It succeeded in bringing @qp there: "RTR". */
 bool got_to(const struct report *r, const struct qp *qp, const char *state);
 
+/* A QP of its got there, at least to RTR. */
+bool is_connected(const struct report *r, int side);
+
 /* The last @ev with @op (NULL: any) of a side, or NOWHERE. */
 size_t last_event(const struct report *r, int side, const char *ev,
 		  const char *op);
@@ -92,6 +95,9 @@ bool makes_completion(const struct report *r, const struct qp *qp,
 		      const struct event *post);
 
 /* ---- threads.c ---- */
+
+/* A post, or a completion that went well. */
+bool is_work(const struct event *e);
 
 #define END_NS \
 	1500000000 /* the last steps of who was woken up or told to end */

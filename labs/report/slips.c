@@ -106,8 +106,8 @@ void check_unsignaled(const struct report *r, struct causes *all)
 	const struct explanation why = because(
 		"unsignaled",
 		"add IBV_SEND_SIGNALED, or create the QP with sq_sig_all = 1",
-		"this one send was posted without IBV_SEND_SIGNALED, unlike "
-		"the others: if it goes well, there is no completion");
+		"the program waits for a completion, and this send was posted "
+		"without IBV_SEND_SIGNALED: if it goes well, there is none");
 
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
@@ -119,7 +119,8 @@ void check_unsignaled(const struct report *r, struct causes *all)
 			continue;
 		for (size_t c = 0; c < all->count; c++)
 			if (!strcmp(all->items[c].id, why.id) &&
-			    all->items[c].side == qp->side) {
+			    all->items[c].side == qp->side &&
+			    all->items[c].qp == qp->id) {
 				all->items[c].kind = CAUSE_HINT;
 				all->items[c].proven = true;
 				return;

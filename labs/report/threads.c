@@ -8,15 +8,18 @@
 
 #include <string.h>
 
+bool is_work(const struct event *e)
+{
+	return e->class == CLASS_POST_SEND || e->class == CLASS_POST_RECV ||
+	       (e->class == CLASS_COMPLETION && !strcmp(e->status, "SUCCESS"));
+}
+
 /* 收尾不算：停下之后再没有发、没有收到、没有连。*/
 static bool is_progress(const struct report *r, const struct event *e)
 {
 	if (e->t > r->side[e->side].last - END_NS)
 		return false;
-	return e->class == CLASS_POST_SEND || e->class == CLASS_POST_RECV ||
-	       (e->class == CLASS_COMPLETION &&
-		!strcmp(e->status, "SUCCESS")) ||
-	       !strcmp(e->ev, "modify_qp");
+	return is_work(e) || !strcmp(e->ev, "modify_qp");
 }
 
 /*

@@ -88,21 +88,24 @@ struct explanation why_no_event_for(const struct report *r, const struct qp *qp)
 }
 
 /* RC 的 send 到了对端，它的 completion 就已经有了；arm 在它以后，就不会再有事件。*/
-void check_late_arm(const struct report *r, struct causes *all)
+static void check_late_arm_of(const struct report *r, int side,
+			      struct causes *all)
 {
 	struct explanation why;
+	size_t looked = 0;
 
-	for (size_t i = 0; i < r->count; i++) {
+	for (size_t i = 0; i < r->count && looked < MOST_POSTS; i++) {
 		const struct event *e = &r->events[i];
 		const struct qp *qp = qp_of(r, e->side, e->qp);
 		size_t armed, event;
 		uint64_t cq;
 
-		if (!qp || e->class != CLASS_POST_SEND || e->refused ||
-		    strcmp(qp->type, "RC") || e->arrival == NOWHERE ||
-		    e->complete != NOWHERE || !makes_completion(r, qp, e) ||
-		    !gave_up(&r->side[e->side]) ||
-		    !any_thread_in(r, e->side, "get_cq_event"))
+		if (e->side != side || !qp || e->class != CLASS_POST_SEND ||
+		    e->refused || strcmp(qp->type, "RC") ||
+		    e->arrival == NOWHERE || e->complete != NOWHERE)
+			continue;
+		looked++;
+		if (!makes_completion(r, qp, e))
 			continue;
 		cq = number_in(qp->first, "send_cq");
 		armed = last_of_cq(r, e->side, "arm", cq, NULL);
@@ -120,6 +123,13 @@ void check_late_arm(const struct report *r, struct causes *all)
 		cause_add(r, all, armed, qp, &why);
 		return;
 	}
+}
+
+void check_late_arm(const struct report *r, struct causes *all)
+{
+	for (int s = 0; s < r->sides; s++)
+		if (gave_up(&r->side[s]) && any_thread_in(r, s, "get_cq_event"))
+			check_late_arm_of(r, s, all);
 }
 
 static struct explanation why_untaken(const struct report *r,

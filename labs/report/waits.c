@@ -171,14 +171,6 @@ static bool waits_to_receive(const struct report *r, int side)
 	return false;
 }
 
-static bool is_connected(const struct report *r, int side)
-{
-	for (size_t i = 0; i < r->qp_count; i++)
-		if (r->qps[i].side == side && got_to(r, &r->qps[i], "RTR"))
-			return true;
-	return false;
-}
-
 /* @side 已经连上，在等 completion，而它发的都完成了：缺的是另一个请求，它的或对方的。*/
 static bool polls_in_vain(const struct report *r, int side)
 {
@@ -413,15 +405,9 @@ static bool stood_still(const struct report *r, int side)
 
 	if (is_after(stall, i))
 		i = stall;
-	while (i != NOWHERE && ++i < r->count) {
-		const struct event *e = &r->events[i];
-
-		if (e->side == side && (e->class == CLASS_POST_SEND ||
-					e->class == CLASS_POST_RECV ||
-					(e->class == CLASS_COMPLETION &&
-					 !strcmp(e->status, "SUCCESS"))))
+	while (i != NOWHERE && ++i < r->count)
+		if (r->events[i].side == side && is_work(&r->events[i]))
 			return false;
-	}
 	return i != NOWHERE;
 }
 
