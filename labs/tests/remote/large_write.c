@@ -80,7 +80,10 @@ static int lend(int64_t deadline)
 	int listener = tcp_listen(PORT), sock, rc;
 	char rest;
 
-	sock = listener < 0 ? listener : tcp_accept(listener, deadline);
+	if (listener < 0)
+		return listener;
+	sock = tcp_accept(listener, deadline);
+	close(listener);
 	if (sock < 0)
 		return sock;
 	rc = connect_qp(&res, sock, deadline);
@@ -93,6 +96,7 @@ static int lend(int64_t deadline)
 	if (!rc && res.msg_size <= LAP)
 		rc = pattern_first_wrong(res.buf, res.msg_size, SEED) <
 		     res.msg_size;
+	close(sock);
 	return rc;
 }
 
@@ -109,14 +113,17 @@ static int fill(const char *server, int64_t deadline)
 				res.remote.rkey, IBV_SEND_SIGNALED);
 	if (!rc && drop)
 		rc = drop_mr();
-	return rc ? rc
-		  : poll_completion(&res, WR_ID_WRITE(0), NULL,
-				    PATIENCE_S * 1000);
+	if (!rc)
+		rc = poll_completion(&res, WR_ID_WRITE(0), NULL,
+				     PATIENCE_S * 1000);
+	close(sock);
+	return rc;
 }
 
 int main(int argc, char *argv[])
 {
 	const int64_t deadline = deadline_in_ms(PATIENCE_S * 1000);
+	char *all;
 	int rc;
 
 	if (argc < 4)
@@ -125,6 +132,10 @@ int main(int argc, char *argv[])
 	rc = make_all(argv[3], (uint32_t)atol(argv[2]));
 	if (!rc)
 		rc = argc > 4 ? fill(argv[4], deadline) : lend(deadline);
+	all = res.buf;
 	res.buf = NULL; /* 不是 malloc 来的 */
-	return destroy_rdma_resources(&res) || rc;
+	rc = destroy_rdma_resources(&res) || rc;
+	if (all)
+		munmap(all, res.msg_size);
+	return rc;
 }

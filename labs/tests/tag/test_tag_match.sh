@@ -127,7 +127,7 @@ test_a_window_of_messages() {
 		latency w64 -q -w 64 : -j -w 64 -n 300 -s 0
 		latency w65 -q -w 65 : -j -w 65 -n 300 -s 64
 		latency w300 -q -w 300 : -j -w 300 -n 7 -s 8192
-		latency w4096 -j -w 4096 : -q -w 4096 -n 4200 -s 8193
+		latency w4096 -j -w 4096 -t 60 : -q -w 4096 -t 60 -n 4200 -s 8193
 		latency differ -q -w 4 : -q -w 8
 		latency none -q : -q -w 8
 		latency_server gone.server -q -w 99 rxe0
