@@ -16,8 +16,6 @@
 #include "why.h"
 #include "writer.h"
 
-#include <sys/mman.h>
-
 #define BUCKETS 256u
 #define PENDING 32
 
@@ -67,9 +65,8 @@ static struct hook *add(const void *key)
 
 	if (h)
 		return h;
-	h = mmap(NULL, sizeof(*h), PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (h == MAP_FAILED)
+	h = recorder_pages(sizeof(*h));
+	if (!h)
 		return NULL;
 	h->next = atomic_load(bucket_of(key));
 	atomic_store_explicit(bucket_of(key), h, memory_order_release);

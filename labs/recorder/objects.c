@@ -13,6 +13,7 @@
 #include "objects.h"
 
 #include "board.h"
+#include "recorder.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -27,15 +28,6 @@ static struct object *unused;
 static uint32_t ids[OBJECT_KINDS];
 static uint64_t posts;
 static uint64_t last_activity;
-
-/* 直接向内核要内存：traced 程序可能带着自己的 malloc，也可能正在 malloc 里崩溃。*/
-static void *pages(size_t size)
-{
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
 
 static struct object **bucket_of(const void *pointer)
 {
@@ -58,7 +50,7 @@ static struct object *take_unused(void)
 	struct object *object = unused, *chunk;
 
 	if (!object) {
-		chunk = pages(CHUNK);
+		chunk = recorder_pages(CHUNK);
 		if (!chunk)
 			return NULL;
 		for (size_t i = 0; i < CHUNK / sizeof(*chunk); i++) {
@@ -230,7 +222,7 @@ static bool queue_grow(struct queue *queue)
 	struct queue bigger = *queue;
 
 	bigger.size = queue->size ? queue->size * 2 : FIRST_SIZE;
-	bigger.slots = pages(bigger.size * sizeof(*bigger.slots));
+	bigger.slots = recorder_pages(bigger.size * sizeof(*bigger.slots));
 	if (!bigger.slots)
 		return false;
 	for (uint64_t i = queue->first; i != queue->last; i++)

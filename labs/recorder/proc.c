@@ -22,7 +22,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static size_t read_text(const char *path, char *out, size_t size)
+size_t read_text(const char *path, char *out, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);

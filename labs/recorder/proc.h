@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proc.h - where the threads of this process are, as /proc tells.
+ * proc.h - what /proc tells: where the threads of this process are.
  */
 #ifndef RECORDER_PROC_H
 #define RECORDER_PROC_H
 
 #include <stddef.h>
 #include <sys/types.h>
+
+/* At most @size - 1 bytes of a file, and a NUL. Returns how many; 0: none. */
+size_t read_text(const char *path, char *out, size_t size);
 
 struct blocked {
 	char call[24]; /* "read", "clock_nanosleep", a number, or "running" */

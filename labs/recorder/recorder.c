@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 struct recorder_config recorder;
@@ -29,6 +30,15 @@ __attribute__((constructor)) static void read_environment(void)
 		recorder.stall_ns = (uint64_t)(strtod(stall, NULL) * 1e9);
 	if (path && strlen(path) < sizeof(recorder.file))
 		memcpy(recorder.file, path, strlen(path) + 1);
+}
+
+/* 直接向内核要内存：traced 程序可能带着自己的 malloc，也可能正在 malloc 里崩溃。*/
+void *recorder_pages(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
 }
 
 static void write_all(const char *text, size_t len)

@@ -36,6 +36,9 @@ extern struct recorder_config recorder;
  */
 extern __thread int recorder_inside __attribute__((tls_model("initial-exec")));
 
+/* Memory of zeros, for munmap(2); no malloc. NULL: there is none. */
+void *recorder_pages(size_t size);
+
 /*
  * Write "qptrace: TEXT" lines to stderr, in the reader's language, with one
  * write(2) if they are few.

@@ -8,9 +8,10 @@
  */
 #include "ring.h"
 
+#include "recorder.h"
+
 #include <errno.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -51,12 +52,10 @@ static struct ring *adopt(void)
 
 static struct ring *map_ring(void)
 {
-	struct ring *ring = mmap(NULL, sizeof(*ring), PROT_READ | PROT_WRITE,
-				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ring *ring = recorder_pages(sizeof(*ring));
 
-	if (ring == MAP_FAILED)
+	if (!ring)
 		return NULL;
-	ring->tid = (pid_t)syscall(SYS_gettid);
 	ring->next = atomic_load(&all_rings);
 	while (!atomic_compare_exchange_weak(&all_rings, &ring->next, ring))
 		;
@@ -70,13 +69,13 @@ struct ring *ring_new(void)
 
 	pthread_once(&key_once, make_key);
 	ring = adopt();
-	if (ring)
-		ring->tid = (pid_t)syscall(SYS_gettid);
-	else
+	if (!ring)
 		ring = map_ring();
 	ring_of_thread = ring;
-	if (ring)
+	if (ring) {
+		ring->tid = (pid_t)syscall(SYS_gettid);
 		pthread_setspecific(ring_key, ring);
+	}
 	errno = saved_errno;
 	return ring;
 }

@@ -4,12 +4,12 @@
  */
 #include "board.h"
 #include "event.h"
+#include "proc.h"
 #include "recorder.h"
 #include "stall.h"
 #include "writer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -115,18 +115,6 @@ static void *background(void *arg)
 		stall_say();
 	}
 	return NULL;
-}
-
-static size_t read_text(const char *path, char *out, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	n = n < 0 ? 0 : n;
-	out[n] = '\0';
-	return (size_t)n;
 }
 
 static void add_start(bool child)
