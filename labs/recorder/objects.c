@@ -68,7 +68,6 @@ struct object *object_add(enum object_kind kind, const void *pointer,
 			  struct ibv_context *context)
 {
 	struct object *object = object_find(kind, pointer);
-	struct object **bucket = bucket_of(pointer);
 
 	if (object || !pointer)
 		return object;
@@ -79,8 +78,7 @@ struct object *object_add(enum object_kind kind, const void *pointer,
 	object->pointer = pointer;
 	object->context = context;
 	object->id = ++ids[kind];
-	object->next = *bucket;
-	*bucket = object;
+	object_attach(object);
 	return object;
 }
 
@@ -182,13 +180,20 @@ uint32_t object_id(enum object_kind kind, const void *pointer)
 	return object ? object->id : 0;
 }
 
-void object_each(enum object_kind kind,
-		 void (*visit)(struct object *object, void *arg), void *arg)
+struct object *object_after(enum object_kind kind, const struct object *last)
 {
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct object *o = buckets[i]; o; o = o->next)
-			if (o->kind == kind)
-				visit(o, arg);
+	struct object **bucket = last ? bucket_of(last->pointer) : buckets;
+	struct object *object = last ? last->next : *bucket;
+
+	while (!object || object->kind != kind) {
+		if (object)
+			object = object->next;
+		else if (++bucket < buckets + BUCKETS)
+			object = *bucket;
+		else
+			return NULL;
+	}
+	return object;
 }
 
 void object_set_qpn(struct object *qp, uint32_t qpn)
@@ -227,8 +232,7 @@ static bool queue_grow(struct queue *queue)
 		return false;
 	for (uint64_t i = queue->first; i != queue->last; i++)
 		*slot(&bigger, i) = *slot(queue, i);
-	if (queue->slots)
-		munmap(queue->slots, queue->size * sizeof(*queue->slots));
+	queue_free(queue);
 	*queue = bigger;
 	return true;
 }
@@ -387,29 +391,17 @@ static bool is_receive(struct object *qp, const struct record *record)
  * ibv_create_cq_ex 的使用者可以不要 QPN（wc_flags 里没有 WITH_QP_NUM）：那就看
  * 用这个 CQ 的 QP 里，哪一个在等这个 wr_id。
  */
-struct by_wr_id {
-	const struct record *record;
-	struct object *found;
-};
-
-static void match_wr_id(struct object *qp, void *arg)
-{
-	struct by_wr_id *by = arg;
-	uint64_t wr_id = by->record->wr_id;
-
-	if (!by->found && ((qp->send_cq == by->record->object &&
-			    queue_find(&qp->sq, wr_id, true)) ||
-			   (qp->recv_cq == by->record->object &&
-			    queue_find(&qp->rq, wr_id, true))))
-		by->found = qp;
-}
-
 static struct object *find_by_wr_id(const struct record *record)
 {
-	struct by_wr_id by = { .record = record };
+	struct object *qp = NULL;
 
-	object_each(OBJECT_QP, match_wr_id, &by);
-	return by.found;
+	while ((qp = object_after(OBJECT_QP, qp)))
+		if ((qp->send_cq == record->object &&
+		     queue_find(&qp->sq, record->wr_id, true)) ||
+		    (qp->recv_cq == record->object &&
+		     queue_find(&qp->rq, record->wr_id, true)))
+			break;
+	return qp;
 }
 
 static uint64_t book_completion(const struct record *record, uint64_t time,

@@ -97,9 +97,8 @@ void object_show(struct object *object);
 /* 0 if it is not known (made before the recording). */
 uint32_t object_id(enum object_kind kind, const void *pointer);
 
-/* Call @visit for all objects of @kind, in no order. */
-void object_each(enum object_kind kind,
-		 void (*visit)(struct object *object, void *arg), void *arg);
+/* The object of @kind after @last, in no order; NULL is before and behind all. */
+struct object *object_after(enum object_kind kind, const struct object *last);
 
 /*
  * Book a record: a post gets the next number, a completion takes the post that

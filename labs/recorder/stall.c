@@ -39,14 +39,11 @@ struct account {
 	uint64_t now;
 	uint64_t idle; /* ns since the last post or completion */
 	bool asked;
-	bool watched; /* this pass: only the QPs that somebody watches, or not */
-	unsigned int qps, shown;
+	unsigned int shown;
 };
 
-static void say(struct account *a, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void say(struct account *a, const char *fmt, ...)
+static void __attribute__((format(printf, 2, 3)))
+say(struct account *a, const char *fmt, ...)
 {
 	size_t left = sizeof(a->text) - a->used;
 	va_list ap;
@@ -142,12 +139,8 @@ static const void *watched_instead(const struct object *qp, const void *right,
 
 /* ---- 诊断 ----------------------------------------------------------------- */
 
-static struct explanation because(const char *id, const char *next,
-				  const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static struct explanation because(const char *id, const char *next,
-				  const char *fmt, ...)
+static struct explanation __attribute__((format(printf, 3, 4)))
+because(const char *id, const char *next, const char *fmt, ...)
 {
 	struct explanation why = { .id = id };
 	va_list ap;
@@ -377,23 +370,21 @@ static void add_stall(const struct account *a, const struct object *qp,
 	writer_add(ring_stamp(), &line);
 }
 
-static void explain_qp(struct object *qp, void *arg)
+static bool is_waiting(const struct object *object)
 {
-	struct account *a = arg;
+	return queue_length(&object->sq) || queue_length(&object->rq);
+}
+
+static void explain_qp(struct account *a, struct object *qp)
+{
 	struct ibv_qp *handle = (struct ibv_qp *)(uintptr_t)qp->pointer;
 	enum ibv_qp_state user = handle->state;
 	const char *kernel = "unknown";
 	struct ibv_qp_init_attr init;
 	struct explanation why = { 0 };
 	struct ibv_qp_attr now = { .qp_state = user };
-	bool waits = queue_length(&qp->sq) || queue_length(&qp->rq);
 	int err;
 
-	if (!waits && !a->asked)
-		return;
-	if (a->watched != (is_watched(qp->send_cq, a->now) ||
-			   is_watched(qp->recv_cq, a->now)))
-		return;
 	if (a->shown++ >= MAX_QPS)
 		return;
 	err = ibv_query_qp(handle, &now,
@@ -408,7 +399,7 @@ static void explain_qp(struct object *qp, void *arg)
 	say_queue(a, &qp->sq, send_waits);
 	say_queue(a, &qp->rq, receive_waits);
 	say_peer(a, qp, &now);
-	if (waits) {
+	if (is_waiting(qp)) {
 		why = judge(qp, now.qp_state, a->now);
 		say(a,
 		    is_hint(qp, why.id) ? "qptrace:     hint: %s\n"
@@ -421,21 +412,38 @@ static void explain_qp(struct object *qp, void *arg)
 	add_stall(a, qp, qp_state_name(user), kernel, &why);
 }
 
-static void explain_srq(struct object *srq, void *arg)
+/* @watched: 只看有人看着的，或者没有人看的。*/
+static void explain_qps(struct account *a, bool watched)
 {
-	struct account *a = arg;
+	struct object *qp = NULL;
 
-	if (queue_length(&srq->rq)) {
+	while ((qp = object_after(OBJECT_QP, qp)))
+		if ((a->asked || is_waiting(qp)) &&
+		    watched == (is_watched(qp->send_cq, a->now) ||
+				is_watched(qp->recv_cq, a->now)))
+			explain_qp(a, qp);
+}
+
+static void show_srqs(struct account *a)
+{
+	const struct object *srq = NULL;
+
+	while ((srq = object_after(OBJECT_SRQ, srq))) {
+		if (!queue_length(&srq->rq))
+			continue;
 		say(a, "qptrace:   SRQ %u\n", srq->id);
 		say_queue(a, &srq->rq, receive_waits);
 	}
 }
 
-static void count_waiting(struct object *qp, void *arg)
+static bool something_waits(enum object_kind kind)
 {
-	struct account *a = arg;
+	const struct object *object = NULL;
 
-	a->qps += queue_length(&qp->sq) || queue_length(&qp->rq);
+	while ((object = object_after(kind, object)))
+		if (is_waiting(object))
+			return true;
+	return false;
 }
 
 /* ---- 一次查看 ------------------------------------------------------------- */
@@ -452,9 +460,7 @@ static bool is_stalled(struct account *a)
 	if (!recorder.stall_ns || !last || explained == last ||
 	    a->idle < recorder.stall_ns)
 		return false;
-	object_each(OBJECT_QP, count_waiting, a);
-	object_each(OBJECT_SRQ, count_waiting, a);
-	if (!a->qps)
+	if (!something_waits(OBJECT_QP) && !something_waits(OBJECT_SRQ))
 		return false;
 	explained = last;
 	return true;
@@ -462,8 +468,8 @@ static bool is_stalled(struct account *a)
 
 /* ---- 什么也没有做：每个线程在哪里 ------------------------------------------ */
 
-/* 什么也没有发生，已经这么久了；一次停顿只说一遍。*/
-static bool is_idle(uint64_t now)
+/* 什么也没有发生，已经多久了（ns）；0：还不算久，或者说过了：一次停顿只说一遍。*/
+static uint64_t idle_for(uint64_t now)
 {
 	static uint64_t told;
 	uint64_t last = objects_last_call();
@@ -472,9 +478,9 @@ static bool is_idle(uint64_t now)
 	last = fast > last ? fast : last;
 	if (!recorder.stall_ns || !last || told == last ||
 	    now < last + recorder.stall_ns)
-		return false;
+		return 0;
 	told = last;
-	return true;
+	return now - last;
 }
 
 static const char *call_of(pid_t tid, uint64_t now)
@@ -514,14 +520,12 @@ static void add_thread(pid_t tid, uint64_t now, uint64_t idle)
 }
 
 /* 此刻网断着，等的多半就是它。*/
-static void look_at_ports(struct object *object, void *arg)
+static void look_at_port(struct ibv_context *context)
 {
-	struct ibv_context *context = object->context;
 	struct ibv_port_attr port;
 	struct explanation why;
 	struct line line;
 
-	(void)arg;
 	if (ibv_query_port(context, 1, &port) || port.state == IBV_PORT_ACTIVE)
 		return;
 	why = explain_port(context, 1);
@@ -534,16 +538,16 @@ static void look_at_ports(struct object *object, void *arg)
 
 #define MOST_THREADS 8
 
-static void tell_threads(uint64_t now)
+static void tell_threads(uint64_t now, uint64_t idle)
 {
 	pid_t threads[MOST_THREADS];
 	size_t n = threads_of_process(threads, MOST_THREADS);
-	uint64_t last = objects_last_call(), fast = objects_last_activity();
+	const struct object *device = NULL;
 
-	last = fast > last ? fast : last;
 	for (size_t i = 0; i < n; i++)
-		add_thread(threads[i], now, now - last);
-	object_each(OBJECT_CONTEXT, look_at_ports, NULL);
+		add_thread(threads[i], now, idle);
+	while ((device = object_after(OBJECT_CONTEXT, device)))
+		look_at_port(device->context);
 	look_at_ids();
 }
 
@@ -552,13 +556,15 @@ static struct account account;
 void stall_look(bool asked)
 {
 	struct account *a = &account;
+	uint64_t idle;
 
 	a->asked = asked;
-	a->used = a->qps = a->shown = 0;
+	a->used = a->shown = 0;
 	a->now = writer_now();
 	look_at_rings(a->now);
-	if (is_idle(a->now))
-		tell_threads(a->now);
+	idle = idle_for(a->now);
+	if (idle)
+		tell_threads(a->now, idle);
 	if (!is_stalled(a))
 		return;
 	say(a, "qptrace: %s (pid %d): no completion for %.1f s\n",
@@ -567,11 +573,9 @@ void stall_look(bool asked)
 		say(a, "qptrace:   posts and completions are not recorded "
 		       "(--control-only)\n");
 	/* 先说程序正等着的，再说没有人等的。*/
-	a->watched = true;
-	object_each(OBJECT_QP, explain_qp, a);
-	a->watched = false;
-	object_each(OBJECT_QP, explain_qp, a);
-	object_each(OBJECT_SRQ, explain_srq, a);
+	explain_qps(a, true);
+	explain_qps(a, false);
+	show_srqs(a);
 	if (a->shown > MAX_QPS)
 		say(a, "qptrace:   and %u more QPs\n", a->shown - MAX_QPS);
 }

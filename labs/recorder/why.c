@@ -70,7 +70,6 @@ void why_posted(struct posted *out, const struct record *post)
  * 一个也没有挑到，就是谁的也不是。
  */
 struct pick {
-	const struct ibv_context *context;
 	uint32_t keys[4];
 	struct explain_mr *out;
 	size_t n;
@@ -86,14 +85,6 @@ static void pick_one(struct pick *pick, const struct explain_mr *mr)
 			 mr->rkey == bswap_32(pick->keys[i]);
 	if (wanted && pick->n < MOST_MRS)
 		pick->out[pick->n++] = *mr;
-}
-
-static void pick_mr(struct object *mr, void *arg)
-{
-	struct pick *pick = arg;
-
-	if (mr->context == pick->context)
-		pick_one(pick, &mr->mr);
 }
 
 static struct pick keys_of(const struct knowledge *k, struct explain_mr *out)
@@ -114,9 +105,11 @@ static size_t pick_mrs(struct explain_mr *out,
 		       const struct knowledge *k)
 {
 	struct pick pick = keys_of(k, out);
+	const struct object *mr = NULL;
 
-	pick.context = context;
-	object_each(OBJECT_MR, pick_mr, &pick);
+	while ((mr = object_after(OBJECT_MR, mr)))
+		if (mr->context == context)
+			pick_one(&pick, &mr->mr);
 	return pick.n;
 }
 
@@ -133,38 +126,32 @@ static bool has_gid(struct ibv_context *context, const union ibv_gid *gid)
 	return false;
 }
 
-/* @from 被告知的对端正是 @to。*/
-static bool talks_to(const struct object *from, const struct object *to)
+static bool knows_peer(const struct explain_side *side)
 {
 	const int needed = IBV_QP_DEST_QPN | IBV_QP_AV;
 
-	return (from->told.attr_mask & needed) == needed &&
-	       from->told.attr.dest_qp_num == to->qpn &&
-	       has_gid(to->context, &from->told.attr.ah_attr.grh.dgid);
+	return (side->attr_mask & needed) == needed;
 }
 
-struct search {
-	const struct object *qp;
-	struct object *aimed_at, *aims_at_me;
-};
-
-static void see_qp(struct object *other, void *arg)
+/* @from 被告知的对端正是 @to。*/
+static bool talks_to(const struct explain_side *from, const struct object *to)
 {
-	struct search *search = arg;
-
-	if (talks_to(search->qp, other))
-		search->aimed_at = other;
-	else if (talks_to(other, search->qp))
-		search->aims_at_me = other;
+	return knows_peer(from) && from->attr.dest_qp_num == to->qpn &&
+	       has_gid(to->context, &from->attr.ah_attr.grh.dgid);
 }
 
 /* 我连的那个；QPN 填错了，就没有这样一个，那么是连着我的那个。*/
-static struct object *find_peer(const struct object *qp)
+static const struct object *find_peer(const struct object *qp)
 {
-	struct search search = { .qp = qp };
+	const struct object *other = NULL, *aimed_at = NULL, *aims_at_me = NULL;
 
-	object_each(OBJECT_QP, see_qp, &search);
-	return search.aimed_at ? search.aimed_at : search.aims_at_me;
+	while ((other = object_after(OBJECT_QP, other))) {
+		if (talks_to(&qp->told, other))
+			aimed_at = other;
+		else if (talks_to(&other->told, qp))
+			aims_at_me = other;
+	}
+	return aimed_at ? aimed_at : aims_at_me;
 }
 
 static struct ibv_qp *handle_of(const struct object *qp)
@@ -221,10 +208,8 @@ static void add_peer(struct knowledge *k, const struct object *peer)
 static bool is_my_peer(const struct board_qp *other, void *arg)
 {
 	const struct object *qp = arg;
-	const int needed = IBV_QP_DEST_QPN | IBV_QP_AV;
 
-	return (qp->told.attr_mask & needed) == needed &&
-	       (other->told.attr_mask & IBV_QP_AV) &&
+	return knows_peer(&qp->told) && (other->told.attr_mask & IBV_QP_AV) &&
 	       qp->told.attr.dest_qp_num == other->told.qp_num &&
 	       !memcmp(&qp->told.attr.ah_attr.grh.dgid, &other->told.gid,
 		       sizeof(other->told.gid));
@@ -232,12 +217,7 @@ static bool is_my_peer(const struct board_qp *other, void *arg)
 
 static bool takes_me_for_peer(const struct board_qp *other, void *arg)
 {
-	const struct object *qp = arg;
-	const int needed = IBV_QP_DEST_QPN | IBV_QP_AV;
-
-	return (other->told.attr_mask & needed) == needed &&
-	       other->told.attr.dest_qp_num == qp->qpn &&
-	       has_gid(qp->context, &other->told.attr.ah_attr.grh.dgid);
+	return talks_to(&other->told, arg);
 }
 
 static bool find_neighbour(struct neighbour *n, const struct object *qp)
