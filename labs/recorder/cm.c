@@ -62,12 +62,13 @@ int rdma_get_cm_event(struct rdma_event_channel *channel,
 		      struct rdma_cm_event **event);
 int rdma_ack_cm_event(struct rdma_cm_event *event);
 
-static void add_id(struct line *line, const void *id)
+static struct cm_id *add_id(struct line *line, const void *id)
 {
-	const struct cm_id *known = know_id(id);
+	struct cm_id *known = know_id(id);
 
 	if (known)
 		LINE_NUMBER(line, "cm_id", known->number);
+	return known;
 }
 
 /* 内核或 librdmacm 让再等等，不是失败。*/
@@ -145,8 +146,8 @@ static void add_address(struct line *line, const struct sockaddr *addr)
 				    foreign),                            \
 		    "rdma_%s()", name)
 
-/* 没有别的可说的调用。*/
-#define PLAIN(name, params, id, ...)                          \
+/* 除了地址（没有的是 NULL），没有别的可说的调用。*/
+#define PLAIN(name, params, address, ...)                     \
 	EXPORTED int rdma_##name params                       \
 	{                                                     \
 		REAL(rdma_##name, "RDMACM_1.0", -1);          \
@@ -156,49 +157,23 @@ static void add_address(struct line *line, const struct sockaddr *addr)
 		rc = real(__VA_ARGS__);                       \
 		if (!call_returned(&call, "rdma_" #name, rc)) \
 			return rc;                            \
+		add_address(&call.event.line, address);       \
 		EXPLAIN_CALL(&call, #name, false, 0, false);  \
 		call_end(&call, id);                          \
 		return rc;                                    \
 	}
-PLAIN(listen, (struct rdma_cm_id * id, int backlog), id, id, backlog)
-PLAIN(resolve_route, (struct rdma_cm_id * id, int timeout_ms), id, id,
+PLAIN(bind_addr, (struct rdma_cm_id * id, struct sockaddr *addr), addr, id,
+      addr)
+PLAIN(resolve_addr,
+      (struct rdma_cm_id * id, struct sockaddr *src, struct sockaddr *dst,
+       int timeout_ms),
+      dst, id, src, dst, timeout_ms)
+PLAIN(listen, (struct rdma_cm_id * id, int backlog), NULL, id, backlog)
+PLAIN(resolve_route, (struct rdma_cm_id * id, int timeout_ms), NULL, id,
       timeout_ms)
-PLAIN(disconnect, (struct rdma_cm_id * id), id, id)
-PLAIN(reject, (struct rdma_cm_id * id, const void *data, uint8_t len), id, id,
+PLAIN(disconnect, (struct rdma_cm_id * id), NULL, id)
+PLAIN(reject, (struct rdma_cm_id * id, const void *data, uint8_t len), NULL, id,
       data, len)
-
-EXPORTED int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
-{
-	REAL(rdma_bind_addr, "RDMACM_1.0", -1);
-	struct cm_call call;
-	int rc;
-
-	call_begin(&call, "rdma_bind_addr");
-	rc = real(id, addr);
-	if (!call_returned(&call, "rdma_bind_addr", rc))
-		return rc;
-	add_address(&call.event.line, addr);
-	EXPLAIN_CALL(&call, "bind_addr", false, 0, false);
-	call_end(&call, id);
-	return rc;
-}
-
-EXPORTED int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src,
-			       struct sockaddr *dst, int timeout_ms)
-{
-	REAL(rdma_resolve_addr, "RDMACM_1.0", -1);
-	struct cm_call call;
-	int rc;
-
-	call_begin(&call, "rdma_resolve_addr");
-	rc = real(id, src, dst, timeout_ms);
-	if (!call_returned(&call, "rdma_resolve_addr", rc))
-		return rc;
-	add_address(&call.event.line, dst);
-	EXPLAIN_CALL(&call, "resolve_addr", false, 0, false);
-	call_end(&call, id);
-	return rc;
-}
 
 EXPORTED int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 			    struct ibv_qp_init_attr *init)
@@ -255,7 +230,7 @@ static void warn_without_qp(const struct rdma_cm_id *id,
 	struct explanation why;
 	struct line line;
 
-	if (id->qp || (param && param->qp_num) || recorder_inside)
+	if (id->qp || (param && param->qp_num))
 		return;
 	why = explain_cm_without_qp();
 	line_start(&line, "warning");
@@ -299,22 +274,12 @@ static const void *owner_of(const struct rdma_cm_event *event)
 	return event->listen_id ? event->listen_id : event->id;
 }
 
-static void count_event(const void *id, int change)
-{
-	struct cm_id *known;
-
-	writer_lock();
-	known = know_id(id);
-	if (known && (change > 0 || known->unacked))
-		known->unacked += (unsigned int)change;
-	writer_unlock();
-}
-
 static void record_event(struct cm_call *call,
 			 const struct rdma_cm_event *event)
 {
 	struct explanation why = explain_cm_event(event->event, event->status);
 	const char *name = cm_event_name(event->event);
+	struct cm_id *known;
 
 	LINE_WORD(&call->event.line, "op", name);
 	LINE_NUMBER(&call->event.line, "cm_status", event->status);
@@ -322,8 +287,14 @@ static void record_event(struct cm_call *call,
 		event_explain(&call->event, why,
 			      "rdma_get_cm_event(): %s, status %d", name,
 			      event->status);
-	count_event(owner_of(event), 1);
-	id_is_answered(event->id);
+	writer_lock();
+	known = know_id(owner_of(event));
+	if (known)
+		known->unacked++;
+	known = add_id(&call->event.line, event->id);
+	if (known)
+		known->to = (union ibv_gid){ 0 };
+	event_end(&call->event);
 }
 
 EXPORTED int rdma_get_cm_event(struct rdma_event_channel *channel,
@@ -342,16 +313,21 @@ EXPORTED int rdma_get_cm_event(struct rdma_event_channel *channel,
 		return rc;
 	}
 	record_event(&call, *event);
-	call_end(&call, (*event)->id);
 	return rc;
 }
 
 EXPORTED int rdma_ack_cm_event(struct rdma_cm_event *event)
 {
 	REAL(rdma_ack_cm_event, "RDMACM_1.0", -1);
+	struct cm_id *known;
 
-	if (event && !recorder_inside && recorder_ready())
-		count_event(owner_of(event), -1);
+	if (event && !recorder_inside && recorder_ready()) {
+		writer_lock();
+		known = know_id(owner_of(event));
+		if (known && known->unacked)
+			known->unacked--;
+		writer_unlock();
+	}
 	return real(event);
 }
 
@@ -374,20 +350,11 @@ static void warn_unacked(const void *id)
 	writer_commit(false);
 }
 
-static void forget_id(struct line *line, const void *id)
-{
-	struct cm_id *known = know_id(id);
-
-	if (!known)
-		return;
-	LINE_NUMBER(line, "cm_id", known->number);
-	known->id = NULL;
-}
-
 EXPORTED int rdma_destroy_id(struct rdma_cm_id *id)
 {
 	REAL(rdma_destroy_id, "RDMACM_1.0", -1);
 	struct cm_call call;
+	struct cm_id *known;
 	int rc;
 
 	call_begin(&call, "rdma_destroy_id");
@@ -398,7 +365,9 @@ EXPORTED int rdma_destroy_id(struct rdma_cm_id *id)
 		return rc;
 	EXPLAIN_CALL(&call, "destroy_id", false, 0, false);
 	writer_lock();
-	forget_id(&call.event.line, id);
+	known = add_id(&call.event.line, id);
+	if (known)
+		known->id = NULL;
 	event_end(&call.event);
 	return rc;
 }

@@ -48,17 +48,6 @@ void id_connects_to(const void *id, const struct sockaddr *addr)
 	writer_unlock();
 }
 
-void id_is_answered(const void *id)
-{
-	struct cm_id *known;
-
-	writer_lock();
-	known = know_id(id);
-	if (known)
-		known->to = (union ibv_gid){ 0 };
-	writer_unlock();
-}
-
 /* 连接请求也是包：等不到回答，看看它们去了哪里。*/
 void look_at_ids(void)
 {

@@ -21,9 +21,8 @@ struct cm_id {
 /* Of more than it can know all are one stranger; NULL: that is not here yet. */
 struct cm_id *know_id(const void *id);
 
-/* rdma_connect is called: @id's peer is @addr; an event came for it. Take the lock. */
+/* rdma_connect is called: @id's peer is @addr. Takes the lock. */
 void id_connects_to(const void *id, const struct sockaddr *addr);
-void id_is_answered(const void *id);
 
 /* A warning for each that asked and has no answer, if its packets go astray. */
 void look_at_ids(void);
