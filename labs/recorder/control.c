@@ -250,13 +250,10 @@ static void count_acks(const struct ibv_cq *cq)
 	}
 	writer_commit(false);
 }
-static void nothing_before(const void *pointer)
-{
-	(void)pointer;
-}
 
 /*
- * 这些都返回错误码本身；@before 在真的调用之前看一眼，成功时 @done 收拾快路径上的指针。
+ * 这些都返回错误码本身；@before 在真的调用之前看一眼，成功时 @done 收拾快路径上的指针；
+ * (void)：用不着。
  */
 #define DESTROY(call, version, kind, type, before, done)      \
 	EXPORTED int ibv_##call(struct type *pointer)         \
@@ -276,14 +273,13 @@ static void nothing_before(const void *pointer)
 		forgotten(&e, object, "ibv_" #call);          \
 		return err;                                   \
 	}
-DESTROY(dealloc_pd, "1.1", PD, ibv_pd, nothing_before, (void))
-DESTROY(dereg_mr, "1.1", MR, ibv_mr, nothing_before, (void))
-DESTROY(destroy_comp_channel, "1.0", CHANNEL, ibv_comp_channel, nothing_before,
-	(void))
+DESTROY(dealloc_pd, "1.1", PD, ibv_pd, (void), (void))
+DESTROY(dereg_mr, "1.1", MR, ibv_mr, (void), (void))
+DESTROY(destroy_comp_channel, "1.0", CHANNEL, ibv_comp_channel, (void), (void))
 DESTROY(destroy_cq, "1.1", CQ, ibv_cq, count_acks, unhook)
-DESTROY(destroy_srq, "1.1", SRQ, ibv_srq, nothing_before, (void))
-DESTROY(destroy_ah, "1.1", AH, ibv_ah, nothing_before, (void))
-DESTROY(destroy_qp, "1.1", QP, ibv_qp, nothing_before, unhook)
+DESTROY(destroy_srq, "1.1", SRQ, ibv_srq, (void), (void))
+DESTROY(destroy_ah, "1.1", AH, ibv_ah, (void), (void))
+DESTROY(destroy_qp, "1.1", QP, ibv_qp, (void), unhook)
 
 /* ---- PD ------------------------------------------------------------------- */
 

@@ -53,55 +53,42 @@ static void add_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
 	event_end(e);
 }
 
+/* @iova 为 NULL：调用里没有它，也就是 @addr。*/
 static void record_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
-		      const void *addr, size_t length, uint64_t iova,
+		      const void *addr, size_t length, const uint64_t *iova,
 		      unsigned int access)
 {
+	if (iova)
+		LINE_HEX(&e->line, "iova", *iova);
 	explain_mr(e, pd, addr, length, access);
-	add_mr(e, mr, pd, addr, length, iova, access);
+	add_mr(e, mr, pd, addr, length, iova ? *iova : (uintptr_t)addr, access);
 }
 
-EXPORTED struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
-				   int access)
-{
-	REAL(ibv_reg_mr, "IBVERBS_1.1", NULL);
-	struct ibv_mr *mr;
-	struct event e;
-
-	RECORD_MADE(&e, "reg_mr", mr, real(pd, addr, length, access));
-	record_mr(&e, mr, pd, addr, length, (uintptr_t)addr,
-		  (unsigned int)access);
-	return mr;
-}
-
-EXPORTED struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
-					size_t length, uint64_t iova,
-					int access)
-{
-	REAL(ibv_reg_mr_iova, "IBVERBS_1.7", NULL);
-	struct ibv_mr *mr;
-	struct event e;
-
-	RECORD_MADE(&e, "reg_mr", mr, real(pd, addr, length, iova, access));
-	LINE_HEX(&e.line, "iova", iova);
-	record_mr(&e, mr, pd, addr, length, iova, (unsigned int)access);
-	return mr;
-}
-
+/* 几种叫法只差参数。*/
+#define REG_MR(name, version, PARAMS, iova, ...)                  \
+	EXPORTED struct ibv_mr *name PARAMS                       \
+	{                                                         \
+		REAL(name, version, NULL);                        \
+		struct ibv_mr *mr;                                \
+		struct event e;                                   \
+                                                                  \
+		RECORD_MADE(&e, "reg_mr", mr, real(__VA_ARGS__)); \
+		record_mr(&e, mr, pd, addr, length, iova,         \
+			  (unsigned int)access);                  \
+		return mr;                                        \
+	}
+REG_MR(ibv_reg_mr, "IBVERBS_1.1",
+       (struct ibv_pd * pd, void *addr, size_t length, int access), NULL, pd,
+       addr, length, access)
+REG_MR(ibv_reg_mr_iova, "IBVERBS_1.7",
+       (struct ibv_pd * pd, void *addr, size_t length, uint64_t iova,
+	int access),
+       &iova, pd, addr, length, iova, access)
 /* access 不是编译期常量时，verbs.h 的宏 ibv_reg_mr 变成这一个。*/
-EXPORTED struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
-					 size_t length, uint64_t iova,
-					 unsigned int access)
-{
-	REAL(ibv_reg_mr_iova2, "IBVERBS_1.8", NULL);
-	struct ibv_mr *mr;
-	struct event e;
-
-	RECORD_MADE(&e, "reg_mr", mr, real(pd, addr, length, iova, access));
-	LINE_HEX(&e.line, "iova", iova);
-	record_mr(&e, mr, pd, addr, length, iova, access);
-	return mr;
-}
+REG_MR(ibv_reg_mr_iova2, "IBVERBS_1.8",
+       (struct ibv_pd * pd, void *addr, size_t length, uint64_t iova,
+	unsigned int access),
+       &iova, pd, addr, length, iova, access)
 
 /* 打听一下而已，不是失败：只写进记录。*/
 static void explain_dmabuf(struct event *e, struct ibv_pd *pd, int fd,
@@ -185,18 +172,10 @@ EXPORTED struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd,
 	return mr;
 }
 
-EXPORTED struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf,
-				       void *addr, size_t length, int access)
-{
-	REAL(ibv_reg_buf_mr, "IBVERBS_1.17", NULL);
-	struct ibv_mr *mr;
-	struct event e;
-
-	RECORD_MADE(&e, "reg_mr", mr, real(pd, buf, addr, length, access));
-	record_mr(&e, mr, pd, addr, length, (uintptr_t)addr,
-		  (unsigned int)access);
-	return mr;
-}
+REG_MR(ibv_reg_buf_mr, "IBVERBS_1.17",
+       (struct ibv_pd * pd, struct ibv_buf *buf, void *addr, size_t length,
+	int access),
+       NULL, pd, buf, addr, length, access)
 
 /* 之后还用旧的范围去核对 SGE，就会冤枉它。*/
 static void change_mr(struct object *object, struct ibv_pd *pd,

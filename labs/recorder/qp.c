@@ -163,28 +163,20 @@ EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	return err;
 }
 
-/* qp->state 是用户态的缓存，query 会刷新它：解释器偷看过之后要放回原样。*/
-static int query_unseen(int (*real)(struct ibv_qp *, struct ibv_qp_attr *, int,
-				    struct ibv_qp_init_attr *),
-			struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
-			struct ibv_qp_init_attr *init)
-{
-	enum ibv_qp_state state = qp->state;
-	int err = real(qp, attr, mask, init);
-
-	qp->state = state;
-	return err;
-}
-
 EXPORTED int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 			  struct ibv_qp_init_attr *init)
 {
 	REAL(ibv_query_qp, "IBVERBS_1.1", ENOSYS);
+	enum ibv_qp_state state = qp->state;
 	struct event e;
 	int err;
 
-	if (recorder_inside)
-		return query_unseen(real, qp, attr, mask, init);
+	/* 它是用户态的缓存，query 会刷新它：解释器偷看过之后要放回原样。*/
+	if (recorder_inside) {
+		err = real(qp, attr, mask, init);
+		qp->state = state;
+		return err;
+	}
 	RECORD_ERR(&e, "query_qp", err, real(qp, attr, mask, init));
 	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
 	if (!err)

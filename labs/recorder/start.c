@@ -206,8 +206,9 @@ bool recorder_ready(void)
 
 /* ---- 结束 ----------------------------------------------------------------- */
 
-static void add_status(struct line *line)
+static void exit_line(struct line *line)
 {
+	line_start(line, "exit");
 	if (exit_status >= 0)
 		LINE_NUMBER(line, "code", exit_status);
 }
@@ -218,8 +219,7 @@ __attribute__((destructor)) static void leave(void)
 
 	if (!is_recording())
 		return;
-	line_start(&line, "exit");
-	add_status(&line);
+	exit_line(&line);
 	writer_lock();
 	writer_add(ring_stamp(), &line);
 	writer_unlock();
@@ -235,9 +235,8 @@ static _Noreturn void leave_at_once(int status)
 	struct line line;
 
 	if (is_recording() && writer_owns_process()) {
-		line_start(&line, "exit");
 		exit_status = status & 0xff;
-		add_status(&line);
+		exit_line(&line);
 		writer_last_words(&line);
 	}
 	for (;;)
@@ -260,46 +259,28 @@ EXPORTED _Noreturn void _Exit(int status)
  * exec 成功，进程的内存就都没有了，既不返回也不 _exit：环里的先写出去。和 _exit 一样，它可能在
  * signal handler 里、在 vfork 的子进程里。失败的话，记录照旧往下走。
  */
-#define EXEC(name, ...)                                      \
-	do {                                                 \
+#define EXEC(name, PARAMS, ...)                              \
+	EXPORTED int name PARAMS                             \
+	{                                                    \
 		void *symbol = next_function(#name);         \
 		__typeof__(&name) next;                      \
+                                                             \
 		memcpy(&next, &symbol, sizeof(next));        \
 		if (is_recording() && writer_owns_process()) \
 			writer_last_words(NULL);             \
 		return next(__VA_ARGS__);                    \
-	} while (0)
-
-EXPORTED int execve(const char *path, char *const argv[], char *const envp[])
-{
-	EXEC(execve, path, argv, envp);
-}
-
-EXPORTED int execv(const char *path, char *const argv[])
-{
-	EXEC(execv, path, argv);
-}
-
-EXPORTED int execvp(const char *file, char *const argv[])
-{
-	EXEC(execvp, file, argv);
-}
-
-EXPORTED int execvpe(const char *file, char *const argv[], char *const envp[])
-{
-	EXEC(execvpe, file, argv, envp);
-}
-
-EXPORTED int fexecve(int fd, char *const argv[], char *const envp[])
-{
-	EXEC(fexecve, fd, argv, envp);
-}
-
-EXPORTED int execveat(int dir, const char *path, char *const argv[],
-		      char *const envp[], int flags)
-{
-	EXEC(execveat, dir, path, argv, envp, flags);
-}
+	}
+EXEC(execve, (const char *path, char *const argv[], char *const envp[]), path,
+     argv, envp)
+EXEC(execv, (const char *path, char *const argv[]), path, argv)
+EXEC(execvp, (const char *file, char *const argv[]), file, argv)
+EXEC(execvpe, (const char *file, char *const argv[], char *const envp[]), file,
+     argv, envp)
+EXEC(fexecve, (int fd, char *const argv[], char *const envp[]), fd, argv, envp)
+EXEC(execveat,
+     (int dir, const char *path, char *const argv[], char *const envp[],
+      int flags),
+     dir, path, argv, envp, flags)
 
 static size_t count(const char *arg, va_list ap)
 {
