@@ -109,14 +109,12 @@ static size_t escape(const unsigned char *p, size_t left, char *out,
 	return n;
 }
 
-bool line_put_text(struct line *line, const char *text, size_t len)
+bool line_put_text(struct line *line, const char *text)
 {
 	const unsigned char *p = (const unsigned char *)text;
-	size_t out_len = 0;
+	size_t len = strlen(text), out_len = 0;
 	char out[6];
 
-	if (len == SIZE_MAX)
-		len = strlen(text);
 	put(line, "\"", 1);
 	while (len) {
 		size_t n = escape(p, len, out, &out_len);

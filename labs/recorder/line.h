@@ -53,11 +53,11 @@ static inline size_t put_decimal(char *out, uint64_t value)
 size_t put_hex(char *out, uint64_t value);
 
 /*
- * The value of a member whose key is written already. text: any bytes, up to
- * @len (SIZE_MAX: up to the NUL); what is not UTF-8 becomes '?'. word: a name
- * that needs no care: letters, digits, ". : | _ -". False: it does not fit.
+ * The value of a member whose key is written already. text: any bytes; what is
+ * not UTF-8 becomes '?'. word: a name that needs no care: letters, digits,
+ * ". : | _ -". False: it does not fit.
  */
-bool line_put_text(struct line *line, const char *text, size_t len);
+bool line_put_text(struct line *line, const char *text);
 bool line_put_word(struct line *line, const char *word);
 
 /* ,"key": - inline, so that a key of known length costs a store or two. */
@@ -94,21 +94,13 @@ static inline void line_add_hex(struct line *line, const char *key,
 		line->used += put_hex(line->text + line->used, value);
 }
 
-static inline void line_add_text(struct line *line, const char *key,
-				 size_t key_len, const char *text, size_t len)
+static inline void line_add_string(struct line *line, const char *key,
+				   size_t key_len, const char *string,
+				   bool (*put)(struct line *, const char *))
 {
 	size_t before = line->used;
 
-	if (line_put_key(line, key, key_len) && !line_put_text(line, text, len))
-		line->used = before;
-}
-
-static inline void line_add_word(struct line *line, const char *key,
-				 size_t key_len, const char *word)
-{
-	size_t before = line->used;
-
-	if (line_put_key(line, key, key_len) && !line_put_word(line, word))
+	if (line_put_key(line, key, key_len) && !put(line, string))
 		line->used = before;
 }
 
@@ -121,7 +113,8 @@ static inline void line_add_word(struct line *line, const char *key,
 #define LINE_HEX(line, key, value) \
 	line_add_hex(line, LINE_KEY(key), (uint64_t)(value))
 #define LINE_TEXT(line, key, text) \
-	line_add_text(line, LINE_KEY(key), text, SIZE_MAX)
-#define LINE_WORD(line, key, word) line_add_word(line, LINE_KEY(key), word)
+	line_add_string(line, LINE_KEY(key), text, line_put_text)
+#define LINE_WORD(line, key, word) \
+	line_add_string(line, LINE_KEY(key), word, line_put_word)
 
 #endif

@@ -65,21 +65,13 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
 }
 
-static double rate_since(const struct anchor *then)
-{
-	uint64_t ticks = writer.now.stamp - then->stamp;
-	uint64_t ns = writer.now.ns - then->ns;
-
-	return ticks && ns ? (double)ns / (double)ticks : 1.0;
-}
-
 /*
  * ring_stamp() 是 TSC，clock 是纳秒：每次 drain 同时读两者，用一到两秒之间的斜率
  * 换算。不用开机时的频率：虚拟机会迁移，CPU 会休眠。
  */
 static void take_anchor(void)
 {
-	uint64_t before = ring_stamp();
+	uint64_t before = ring_stamp(), ticks, ns;
 
 	writer.now.ns = clock_ns(CLOCK_MONOTONIC);
 	writer.now.stamp = before + (ring_stamp() - before) / 2;
@@ -89,7 +81,9 @@ static void take_anchor(void)
 		writer.wall = (int64_t)(clock_ns(CLOCK_REALTIME) -
 					clock_ns(CLOCK_MONOTONIC));
 	}
-	writer.rate = rate_since(&writer.base);
+	ticks = writer.now.stamp - writer.base.stamp;
+	ns = writer.now.ns - writer.base.ns;
+	writer.rate = ticks && ns ? (double)ns / (double)ticks : 1.0;
 }
 
 uint64_t writer_time(uint64_t stamp)
@@ -134,6 +128,12 @@ void writer_write_behind(void)
 	pthread_mutex_unlock(&writer.io);
 }
 
+static char *put(char *out, const char *text, size_t len)
+{
+	memcpy(out, text, len);
+	return out + len;
+}
+
 /* ,"pid":1,"tid":2, 几乎每一行都和上一行相同。*/
 static struct {
 	pid_t pid, tid;
@@ -143,23 +143,14 @@ static struct {
 
 static void set_who(pid_t tid)
 {
-	static const char pid_key[] = ",\"pid\":", tid_key[] = ",\"tid\":";
-	size_t n = sizeof(pid_key) - 1;
+	char *out = put(who.text, LINE_KEY("pid"));
 
-	memcpy(who.text, pid_key, n);
-	n += put_decimal(who.text + n, (uint64_t)who.pid);
-	memcpy(who.text + n, tid_key, sizeof(tid_key) - 1);
-	n += sizeof(tid_key) - 1;
-	n += put_decimal(who.text + n, (uint64_t)tid);
-	who.text[n++] = ',';
-	who.len = n;
+	out += put_decimal(out, (uint64_t)who.pid);
+	out = put(out, LINE_KEY("tid"));
+	out += put_decimal(out, (uint64_t)tid);
+	*out++ = ',';
+	who.len = (size_t)(out - who.text);
 	who.tid = tid;
-}
-
-static char *put(char *out, const char *text, size_t len)
-{
-	memcpy(out, text, len);
-	return out + len;
 }
 
 /* 相邻两行的时间只差末尾几位：前面的数字留着，百万个单位才换一次。*/
@@ -228,6 +219,7 @@ static const struct record *next_of(struct ring *ring)
 
 static void drain_one(struct ring *ring, const struct record *record)
 {
+	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
 	uint64_t ns = writer_time(record->stamp);
 
 	if (ns < ring->last_time)
@@ -235,10 +227,7 @@ static void drain_one(struct ring *ring, const struct record *record)
 	ring->last_time = ns;
 	format_record(&writer.line, record, ns);
 	add_line(ns, ring->tid, &writer.line);
-	atomic_store_explicit(
-		&ring->tail,
-		atomic_load_explicit(&ring->tail, memory_order_relaxed) + 1,
-		memory_order_release);
+	atomic_store_explicit(&ring->tail, tail + 1, memory_order_release);
 }
 
 /* 记录最早的那个环；@next：在别的环里最早的之前都可以接着取。*/
@@ -342,8 +331,7 @@ bool writer_puts_off(int sig)
 void writer_flush(void)
 {
 	writer_lock();
-	write_out();
-	writer_unlock();
+	writer_commit(true);
 }
 
 /*
