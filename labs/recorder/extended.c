@@ -380,28 +380,6 @@ void hook_qp(struct ibv_qp *qp)
 
 /* ---- 造对象的扩展调用 ------------------------------------------------------ */
 
-/* 每个 provider 的 context 都指向同一组函数，但不能指望：按 context 存。*/
-#define MAX_EXTENDED 64
-static struct extended {
-	struct ibv_context *_Atomic context;
-	struct ibv_qp *(*create_qp_ex)(struct ibv_context *,
-				       struct ibv_qp_init_attr_ex *);
-	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *,
-					  struct ibv_cq_init_attr_ex *);
-	struct ibv_srq *(*create_srq_ex)(struct ibv_context *,
-					 struct ibv_srq_init_attr_ex *);
-	int (*modify_qp_rate_limit)(struct ibv_qp *,
-				    struct ibv_qp_rate_limit_attr *);
-} extended[MAX_EXTENDED];
-
-static struct extended *extended_of(const struct ibv_context *context)
-{
-	for (size_t i = 0; i < MAX_EXTENDED; i++)
-		if (atomic_load(&extended[i].context) == context)
-			return &extended[i];
-	return NULL;
-}
-
 static struct ibv_qp_init_attr plain_attr(const struct ibv_qp_init_attr_ex *x)
 {
 	return (struct ibv_qp_init_attr){ .send_cq = x->send_cq,
@@ -415,14 +393,14 @@ static struct ibv_qp_init_attr plain_attr(const struct ibv_qp_init_attr_ex *x)
 static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
 					  struct ibv_qp_init_attr_ex *init)
 {
-	struct extended *x = extended_of(context);
+	struct hooked *real = hooked_of(context);
 	struct ibv_qp_init_attr asked = plain_attr(init), got;
 	struct ibv_pd *pd =
 		init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL;
 	struct ibv_qp *qp;
 	struct event e;
 
-	RECORD_MADE(&e, "create_qp", qp, x->create_qp_ex(context, init));
+	RECORD_MADE(&e, "create_qp", qp, real->create_qp_ex(context, init));
 	EXPLAIN_ERR(&e,
 		    pd ? explain_create_qp_call(pd, &asked, e.err)
 		       : explain_create_qp(e.err),
@@ -441,11 +419,11 @@ static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
 static struct ibv_cq_ex *traced_create_cq_ex(struct ibv_context *context,
 					     struct ibv_cq_init_attr_ex *init)
 {
-	struct extended *x = extended_of(context);
+	struct hooked *real = hooked_of(context);
 	struct ibv_cq_ex *cq;
 	struct event e;
 
-	RECORD_MADE(&e, "create_cq", cq, x->create_cq_ex(context, init));
+	RECORD_MADE(&e, "create_cq", cq, real->create_cq_ex(context, init));
 	EXPLAIN_ERR(&e,
 		    explain_create_cq_call(context, (int)init->cqe,
 					   (int)init->comp_vector, e.err),
@@ -460,11 +438,11 @@ static struct ibv_cq_ex *traced_create_cq_ex(struct ibv_context *context,
 static struct ibv_srq *traced_create_srq_ex(struct ibv_context *context,
 					    struct ibv_srq_init_attr_ex *init)
 {
-	struct extended *x = extended_of(context);
+	struct hooked *real = hooked_of(context);
 	struct ibv_srq *srq;
 	struct event e;
 
-	RECORD_MADE(&e, "create_srq", srq, x->create_srq_ex(context, init));
+	RECORD_MADE(&e, "create_srq", srq, real->create_srq_ex(context, init));
 	EXPLAIN_ERR(&e, UNKNOWN, "ibv_create_srq_ex(%s, max_wr %u, max_sge %u)",
 		    context->device->name, init->attr.max_wr,
 		    init->attr.max_sge);
@@ -475,12 +453,12 @@ static struct ibv_srq *traced_create_srq_ex(struct ibv_context *context,
 static int traced_modify_qp_rate_limit(struct ibv_qp *qp,
 				       struct ibv_qp_rate_limit_attr *attr)
 {
-	struct extended *x = extended_of(qp->context);
+	struct hooked *real = hooked_of(qp->context);
 	struct event e;
 	int err;
 
 	RECORD_ERR(&e, "modify_qp_rate_limit", err,
-		   x->modify_qp_rate_limit(qp, attr));
+		   real->modify_qp_rate_limit(qp, attr));
 	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
 	LINE_NUMBER(&e.line, "rate_limit", attr->rate_limit);
 	EXPLAIN_ERR(&e, UNKNOWN, "ibv_modify_qp_rate_limit(QP %u, %u kbps)",
@@ -498,15 +476,14 @@ static int traced_modify_qp_rate_limit(struct ibv_qp *qp,
 void hook_context(struct ibv_context *context)
 {
 	struct verbs_context *vctx = verbs_get_ctx(context);
-	struct extended *x = vctx ? extended_of(NULL) : NULL;
+	struct hooked *real = hook_ops(context);
 
-	if (!hook_ops(context) || !x)
+	if (!vctx || !real)
 		return;
-	atomic_store(&x->context, context);
 #define TAKE(op)                                \
 	do {                                    \
 		if (HAS(vctx, op)) {            \
-			x->op = vctx->op;       \
+			real->op = vctx->op;    \
 			vctx->op = traced_##op; \
 		}                               \
 	} while (0)
@@ -520,18 +497,17 @@ void hook_context(struct ibv_context *context)
 void unhook_context(struct ibv_context *context)
 {
 	struct verbs_context *vctx = verbs_get_ctx(context);
-	struct extended *x = extended_of(context);
+	struct hooked *real = hooked_of(context);
 
+	if (vctx && real) {
+		if (HAS(vctx, create_qp_ex))
+			vctx->create_qp_ex = real->create_qp_ex;
+		if (HAS(vctx, create_cq_ex))
+			vctx->create_cq_ex = real->create_cq_ex;
+		if (HAS(vctx, create_srq_ex))
+			vctx->create_srq_ex = real->create_srq_ex;
+		if (HAS(vctx, modify_qp_rate_limit))
+			vctx->modify_qp_rate_limit = real->modify_qp_rate_limit;
+	}
 	unhook_ops(context);
-	if (!vctx || !x)
-		return;
-	if (HAS(vctx, create_qp_ex))
-		vctx->create_qp_ex = x->create_qp_ex;
-	if (HAS(vctx, create_cq_ex))
-		vctx->create_cq_ex = x->create_cq_ex;
-	if (HAS(vctx, create_srq_ex))
-		vctx->create_srq_ex = x->create_srq_ex;
-	if (HAS(vctx, modify_qp_rate_limit))
-		vctx->modify_qp_rate_limit = x->modify_qp_rate_limit;
-	atomic_store(&x->context, NULL);
 }

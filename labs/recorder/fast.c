@@ -22,11 +22,11 @@
 
 #define MAX_CONTEXTS 64
 
-/* 只增不减，读者不用锁；关掉的 context 留下空位给以后的用。*/
-static struct hooked {
-	struct ibv_context *_Atomic context;
-	struct ibv_context_ops ops;
-} contexts[MAX_CONTEXTS];
+/*
+ * 只增不减，读者不用锁；关掉的 context 留下空位给以后的用。每个 provider 的 context 都指向
+ * 同一组函数，但不能指望：按 context 存。
+ */
+static struct hooked contexts[MAX_CONTEXTS];
 
 static inline const struct ibv_context_ops *
 real_ops(const struct ibv_context *context)
@@ -397,7 +397,7 @@ TRACED_RECV(post_srq_recv, struct ibv_srq, RECORD_POST_SRQ_RECV, NULL)
 
 /* ---- 装与卸 --------------------------------------------------------------- */
 
-static struct hooked *find(const struct ibv_context *context)
+struct hooked *hooked_of(const struct ibv_context *context)
 {
 	for (size_t i = 0; i < MAX_CONTEXTS; i++)
 		if (atomic_load(&contexts[i].context) == context)
@@ -416,22 +416,22 @@ static void swap_ops(struct ibv_context_ops *ops)
 #undef SWAP
 }
 
-bool hook_ops(struct ibv_context *context)
+struct hooked *hook_ops(struct ibv_context *context)
 {
-	struct hooked *h = find(NULL);
+	struct hooked *h = hooked_of(NULL);
 
-	if (!h || find(context))
-		return false;
+	if (!h || hooked_of(context))
+		return NULL;
 	h->ops = context->ops;
 	atomic_store(&h->context, context);
 	if (!recorder.control_only)
 		swap_ops(&context->ops);
-	return true;
+	return h;
 }
 
 void unhook_ops(struct ibv_context *context)
 {
-	struct hooked *h = find(context);
+	struct hooked *h = hooked_of(context);
 
 	if (!h)
 		return;

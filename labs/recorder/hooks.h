@@ -7,15 +7,31 @@
 #define RECORDER_HOOKS_H
 
 #include <infiniband/verbs.h>
-#include <stdbool.h>
 
 /* ---- fast.c: context->ops ---- */
 
+/* What the calls of a context really are. */
+struct hooked {
+	struct ibv_context *_Atomic context; /* NULL: free */
+	struct ibv_context_ops ops;
+	/* extended.c's; those that the context has */
+	struct ibv_qp *(*create_qp_ex)(struct ibv_context *,
+				       struct ibv_qp_init_attr_ex *);
+	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *,
+					  struct ibv_cq_init_attr_ex *);
+	struct ibv_srq *(*create_srq_ex)(struct ibv_context *,
+					 struct ibv_srq_init_attr_ex *);
+	int (*modify_qp_rate_limit)(struct ibv_qp *,
+				    struct ibv_qp_rate_limit_attr *);
+};
+
+struct hooked *hooked_of(const struct ibv_context *context); /* Or NULL. */
+
 /*
- * Put the recorder's functions into @context, but with --control-only. False: it
- * is known already, or there are too many.
+ * Put the recorder's functions into @context, but with --control-only. NULL: it is
+ * known already, or there are too many.
  */
-bool hook_ops(struct ibv_context *context);
+struct hooked *hook_ops(struct ibv_context *context);
 void unhook_ops(struct ibv_context *context);
 
 /*
