@@ -28,14 +28,14 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent.h"
 #include "wire.h"
 
-#define ROOT  "/root.new" /* 合并后的根，switch_root 之前的名字 */
-#define NINEP "trans=virtio,version=9p2000.L,msize=512000,"
+#define ROOT	 "/root.new" /* 合并后的根，switch_root 之前的名字 */
+#define NINEP	 "trans=virtio,version=9p2000.L,msize=512000,"
+#define WHY_SIZE 5000
 
 /* 谁在用这个 VM，决定它何时自己关机。 */
 enum role {
@@ -55,17 +55,9 @@ struct agent {
 	bool used[WIRE_SESSIONS];    /* 服务过至少一个会话 */
 	bool set_up;
 	enum role role;
-	long idle_seconds;
-	time_t last_busy; /* CLOCK_MONOTONIC */
+	long idle_ms;
+	long last_busy; /* now_ms() */
 };
-
-static time_t monotonic(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec;
-}
 
 /*
  * 关机。先 sync：work tree 是 cache=mmap 的 9p，mmap 写脏的页还在 guest 里，
@@ -106,8 +98,8 @@ static void reseed(const char *seed)
 		close(fd);
 }
 
-/* mkdir -p；已经存在不算错。 */
-static int make_path(const char *path)
+/* mkdir -p；没有成的话，mount 会说。 */
+static void make_path(const char *path)
 {
 	char *p = strdup(path), *slash = p;
 
@@ -117,7 +109,7 @@ static int make_path(const char *path)
 		*slash = '/';
 	}
 	free(p);
-	return mkdir(path, 0755) && errno != EEXIST ? -errno : 0;
+	mkdir(path, 0755);
 }
 
 struct mount_step {
@@ -170,7 +162,13 @@ static const struct mount_step steps[] = {
 	{ "/run", ROOT "/run", NULL, MS_MOVE, NULL, false },
 };
 
-static int mount_all(const char *tree, char *why, size_t size)
+static int cannot(char why[WHY_SIZE], const char *doing, const char *what)
+{
+	snprintf(why, WHY_SIZE, "%s %s: %s", doing, what, strerror(errno));
+	return -1;
+}
+
+static int mount_all(const char *tree, char *why)
 {
 	char target[4096 + sizeof(ROOT)];
 
@@ -182,11 +180,8 @@ static int mount_all(const char *tree, char *why, size_t size)
 			continue;
 		}
 		if (mount(m->source, m->target, m->type, m->flags, m->data) &&
-		    !m->optional) {
-			snprintf(why, size, "mounting %s: %s", m->target,
-				 strerror(errno));
-			return -1;
-		}
+		    !m->optional)
+			return cannot(why, "mounting", m->target);
 	}
 	snprintf(target, sizeof(target), "%s%s", ROOT, tree);
 	make_path(target);
@@ -196,10 +191,8 @@ static int mount_all(const char *tree, char *why, size_t size)
 	 * cache 的当成“文件末尾之后”丢掉 (6.12 与 7.2 上，十次里有一两次少一行)。6.1 不认识
 	 * directio，本来就这么做。
 	 */
-	if (mount("work", target, "9p", 0, NINEP "cache=mmap,directio")) {
-		snprintf(why, size, "mounting %s: %s", tree, strerror(errno));
-		return -1;
-	}
+	if (mount("work", target, "9p", 0, NINEP "cache=mmap,directio"))
+		return cannot(why, "mounting", tree);
 	return 0;
 }
 
@@ -207,13 +200,11 @@ static int mount_all(const char *tree, char *why, size_t size)
  * switch_root，而不是简单的 chroot：在 chroot 里 unshare -U 和一部分 namespace
  * 操作会被内核拒绝，命令就不像“在 host 上”了。
  */
-static int switch_root(char *why, size_t size)
+static int switch_root(char *why)
 {
 	if (chdir(ROOT) || mount(".", "/", NULL, MS_MOVE, NULL) ||
-	    chroot(".") || chdir("/")) {
-		snprintf(why, size, "entering the root: %s", strerror(errno));
-		return -1;
-	}
+	    chroot(".") || chdir("/"))
+		return cannot(why, "entering", "the root");
 	return 0;
 }
 
@@ -227,7 +218,7 @@ static const char *value(char **v, const char *key)
 	return "";
 }
 
-static int set_up(struct agent *a, char **v, char *why, size_t size)
+static int set_up(struct agent *a, char **v, char *why)
 {
 	const char *role = value(v, "role");
 
@@ -236,13 +227,13 @@ static int set_up(struct agent *a, char **v, char *why, size_t size)
 	a->role = !strcmp(role, "fresh")     ? ROLE_FRESH
 		  : !strcmp(role, "counted") ? ROLE_COUNTED
 					     : ROLE_WARM;
-	a->idle_seconds = (long)(atof(value(v, "idle")) * 60);
+	a->idle_ms = (long)(atof(value(v, "idle")) * 60) * 1000;
 	clock_follow(value(v, "time"));
 	reseed(value(v, "seed"));
 	sethostname("rdma-lab", 8);
-	if (mount_all(value(v, "tree"), why, size) || switch_root(why, size))
+	if (mount_all(value(v, "tree"), why) || switch_root(why))
 		return -1;
-	a->last_busy = monotonic();
+	a->last_busy = now_ms();
 	a->set_up = true;
 	return 0;
 }
@@ -257,14 +248,14 @@ static void answer(struct agent *a, char type, const char *nonce,
 	wire_str(&list, nonce);
 	wire_str(&list, text);
 	wire_put(&out, type, wire_head(&list), wire_len(&list));
-	flush_buf(a->control, &out); /* 写不进就算了，host 会再问 */
+	wire_flush(a->control, &out); /* 写不进就算了，host 会再问 */
 	free(list.data);
 	free(out.data);
 }
 
 static void on_request(struct agent *a)
 {
-	char why[5000] = "";
+	char why[WHY_SIZE] = "";
 	size_t n = 0;
 	char **v = wire_list(&a->in, &n);
 
@@ -278,10 +269,8 @@ static void on_request(struct agent *a)
 		       a->failed ? a->failed : "ready");
 		break;
 	case W_SETUP:
-		if (a->failed)
-			snprintf(why, sizeof(why), "%s", a->failed);
-		if (a->failed || set_up(a, v + 1, why, sizeof(why)))
-			answer(a, W_REFUSED, v[0], why);
+		if (a->failed || set_up(a, v + 1, why))
+			answer(a, W_REFUSED, v[0], a->failed ? a->failed : why);
 		else
 			answer(a, W_DONE, v[0], "set up");
 		break;
@@ -299,13 +288,9 @@ static void read_control(struct agent *a)
 
 	while ((n = read(a->control, bytes, sizeof(bytes))) > 0) {
 		for (size_t i = 0; i < (size_t)n;) {
-			bool done;
-
-			i += wire_take(&a->in, bytes + i, (size_t)n - i, &done);
-			if (!done)
-				continue;
-			on_request(a);
-			a->in.frame.start = a->in.frame.end = 0;
+			i += wire_take(&a->in, bytes + i, (size_t)n - i);
+			if (a->in.whole)
+				on_request(a);
 		}
 	}
 }
@@ -351,22 +336,13 @@ static void reap_all(struct agent *a)
 			if (a->server[i] != pid)
 				continue;
 			a->server[i] = 0;
-			a->last_busy = monotonic();
+			a->last_busy = now_ms();
 			watch(a, a->port[i], (unsigned int)i);
 			if (a->role != ROLE_WARM && WIFEXITED(status) &&
 			    WEXITSTATUS(status) == SESSION_HUNG_UP)
 				power_off();
 		}
 	}
-}
-
-static int sessions(const struct agent *a)
-{
-	int n = 0;
-
-	for (int i = 0; i < WIRE_SESSIONS; i++)
-		n += a->server[i] != 0;
-	return n;
 }
 
 /*
@@ -377,13 +353,15 @@ static int patience(const struct agent *a)
 {
 	long left;
 
-	if (!a->set_up || a->role != ROLE_WARM || !a->idle_seconds ||
-	    sessions(a))
+	if (!a->set_up || a->role != ROLE_WARM || !a->idle_ms)
 		return -1;
-	left = a->idle_seconds - (monotonic() - a->last_busy);
+	for (int i = 0; i < WIRE_SESSIONS; i++)
+		if (a->server[i])
+			return -1;
+	left = a->last_busy + a->idle_ms - now_ms();
 	if (left <= 0)
 		power_off();
-	return (int)(left > 60 ? 60 : left) * 1000;
+	return (int)(left > 60000 ? 60000 : left);
 }
 
 static void on_event(struct agent *a, const struct epoll_event *e)

@@ -11,8 +11,6 @@
 
 #include <stdbool.h>
 
-struct wire_buf;
-
 /* How a session's process ends, as the master sees it. */
 enum session_end {
 	SESSION_DONE = 0,   /* the command ended and the client was told */
@@ -34,11 +32,5 @@ void oom_score(const char *score);
 
 /* A nonblocking signalfd that becomes readable when a child ends, or -1. */
 int watch_children(void);
-
-/*
- * Write what is queued as far as it goes without blocking. Gives 0, or -errno
- * (never -EAGAIN).
- */
-int flush_buf(int fd, struct wire_buf *out);
 
 #endif

@@ -29,7 +29,6 @@
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
@@ -166,25 +165,6 @@ static void take_signals(struct attach *a)
 
 /* ---- 会话的开始 -------------------------------------------------------- */
 
-static int connect_to(const char *path)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int fd;
-
-	if (strlen(path) >= sizeof(addr.sun_path))
-		return -ENAMETOOLONG;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	strcpy(addr.sun_path, path);
-	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
-		close(fd);
-		return -errno;
-	}
-	fcntl(fd, F_SETFL, O_NONBLOCK);
-	return fd;
-}
-
 /*
  * 挑一个空闲的 port。flock 随进程消失而消失，所以被 kill -9 的 attach 不会把
  * port 永远占住；存在一个 pid 文件就做不到。
@@ -204,7 +184,10 @@ static int take_port(struct attach *a)
 		}
 		snprintf(path, sizeof(path), "%s/s%d", a->dir, i);
 		a->sock = connect_to(path);
-		return a->sock < 0 ? a->sock : 0;
+		if (a->sock < 0)
+			return -ENOTCONN;
+		fcntl(a->sock, F_SETFL, O_NONBLOCK);
+		return 0;
 	}
 	return -EUSERS;
 }
@@ -304,7 +287,7 @@ static void on_frame(struct attach *a)
 	}
 }
 
-static int gone(struct attach *a)
+static void gone(struct attach *a)
 {
 	fprintf(stderr, "lab: the VM went away while the command ran\r\n");
 	if (!a->qemu)
@@ -314,28 +297,20 @@ static int gone(struct attach *a)
 			a->dir);
 	a->status = GONE;
 	a->done = true;
-	return 0;
 }
 
-static int read_sock(struct attach *a)
+static void read_sock(struct attach *a)
 {
 	unsigned char bytes[32768];
 	ssize_t n = recv(a->sock, bytes, sizeof(bytes), 0);
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	if (n <= 0)
-		return gone(a);
-	for (size_t i = 0; i < (size_t)n && !a->done;) {
-		bool done;
-
-		i += wire_take(&a->in, bytes + i, (size_t)n - i, &done);
-		if (!done)
-			continue;
-		on_frame(a);
-		a->in.frame.start = a->in.frame.end = 0;
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		gone(a);
+	for (ssize_t i = 0; i < n && !a->done;) {
+		i += (ssize_t)wire_take(&a->in, bytes + i, (size_t)(n - i));
+		if (a->in.whole)
+			on_frame(a);
 	}
-	return 0;
 }
 
 /* 写一小块到 stdout 或 stderr；读者走了就告诉 guest，让命令得到 SIGPIPE。 */
@@ -375,21 +350,6 @@ static void read_stdin(struct attach *a)
 		else
 			wire_puts(&a->out, W_STDIN_EOF, "");
 	}
-}
-
-static int write_sock(struct attach *a)
-{
-	while (wire_len(&a->out)) {
-		ssize_t n = send(a->sock, wire_head(&a->out), wire_len(&a->out),
-				 MSG_NOSIGNAL);
-
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return 0;
-		if (n < 0)
-			return -errno;
-		wire_drop(&a->out, (size_t)n);
-	}
-	return 0;
 }
 
 /* ---- 主循环 ------------------------------------------------------------ */
@@ -459,9 +419,9 @@ static int turn(struct attach *a)
 	if (p[1].revents)
 		read_stdin(a);
 	if (p[0].revents & POLLIN)
-		return read_sock(a);
-	if (p[0].revents & (POLLHUP | POLLERR) && room)
-		return gone(a);
+		read_sock(a);
+	else if (p[0].revents & (POLLHUP | POLLERR) && room)
+		gone(a);
 	return 0;
 }
 
@@ -479,7 +439,7 @@ static int converse(struct attach *a, char **argv)
 	while (!a->done || wire_len(&a->data[0]) || wire_len(&a->data[1])) {
 		if (too_late(a))
 			break;
-		if (!a->done && write_sock(a) < 0)
+		if (!a->done && wire_flush(a->sock, &a->out) < 0)
 			gone(a);
 		if (turn(a) < 0)
 			return GONE;

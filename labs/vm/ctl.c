@@ -27,7 +27,6 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,19 +48,6 @@ static void hex_random(char *text, size_t bytes)
 		abort();
 	for (size_t i = 0; i < bytes; i++)
 		sprintf(text + 2 * i, "%02x", raw[i]);
-}
-
-static int connect_to(const char *dir)
-{
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	snprintf(a.sun_path, sizeof(a.sun_path), "%s/ctl.sock", dir);
-	if (fd >= 0 && !connect(fd, (struct sockaddr *)&a, sizeof(a)))
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -1;
 }
 
 /* 僵尸也算活着 (kill 0 成功)，所以要看 /proc 里的状态。 */
@@ -148,14 +134,10 @@ static int listen_once(int fd, const struct question *q, struct wire_in *in)
 		if (n <= 0)
 			return -2;
 		for (size_t i = 0; i < (size_t)n;) {
-			bool done;
 			int rc;
 
-			i += wire_take(in, bytes + i, (size_t)n - i, &done);
-			if (!done)
-				continue;
-			rc = judge(q, in);
-			in->frame.start = in->frame.end = 0;
+			i += wire_take(in, bytes + i, (size_t)n - i);
+			rc = in->whole ? judge(q, in) : -1;
 			if (rc >= 0)
 				return rc;
 		}
@@ -169,16 +151,18 @@ static int ask(const char *verb, const char *dir, pid_t qemu, long seconds,
 	long end = now_ms() + seconds * 1000;
 	struct question q = { 0 };
 	struct wire_in in = { 0 };
+	char path[128];
 	int fd = -1, rc;
 
 	/* lab 被 kill -9 时不要替它握着继承来的锁。 */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	compose(&q, verb, pairs);
+	snprintf(path, sizeof(path), "%s/ctl.sock", dir);
 	while (now_ms() < end) {
 		if (!alive(qemu))
 			return fail(verb, "QEMU ended");
 		if (fd < 0)
-			fd = connect_to(dir);
+			fd = connect_to(path);
 		if (fd < 0) {
 			usleep(5000);
 			continue;

@@ -93,32 +93,11 @@ int watch_children(void)
 	return signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int flush_buf(int fd, struct wire_buf *out)
-{
-	while (wire_len(out)) {
-		ssize_t n = write(fd, wire_head(out), wire_len(out));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return errno == EAGAIN ? 0 : -errno;
-		wire_drop(out, (size_t)n);
-	}
-	return 0;
-}
-
 static short events_of(int fd, short want)
 {
 	struct pollfd p = { .fd = fd, .events = want };
 
 	return poll(&p, 1, 0) == 1 ? p.revents : 0;
-}
-
-static void sleep_ms(long ms)
-{
-	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
-
-	nanosleep(&t, NULL);
 }
 
 /*
@@ -131,7 +110,7 @@ static bool really_hung_up(int port)
 	for (int i = 0; i < 100; i++) {
 		if (!(events_of(port, POLLIN) & POLLHUP))
 			return false;
-		sleep_ms(10);
+		usleep(10000);
 	}
 	return true;
 }
@@ -317,7 +296,7 @@ static void end_job(struct session *s)
 		reap(s);
 		if (!signal_session(s->job, 0))
 			return;
-		sleep_ms(20);
+		usleep(20000);
 	}
 	signal_session(s->job, SIGKILL);
 	if (!s->ended)
@@ -399,19 +378,15 @@ static void read_port(struct session *s)
 	ssize_t n = 1;
 
 	while (!s->restart && n > 0) {
-		bool done = false;
-
 		if (!wire_len(&s->raw)) {
 			n = read(s->port, wire_room(&s->raw, 32768), 32768);
 			s->raw.end += n > 0 ? (size_t)n : 0;
 			continue;
 		}
 		wire_drop(&s->raw, wire_take(&s->in, wire_head(&s->raw),
-					     wire_len(&s->raw), &done));
-		if (done)
+					     wire_len(&s->raw)));
+		if (s->in.whole)
 			on_frame(s);
-		if (done && !s->restart)
-			s->in.frame.start = s->in.frame.end = 0;
 	}
 }
 
@@ -419,7 +394,7 @@ static void feed_job(struct session *s)
 {
 	size_t before = wire_len(&s->to_job);
 
-	if (s->job_in >= 0 && flush_buf(s->job_in, &s->to_job) < 0) {
+	if (s->job_in >= 0 && wire_flush(s->job_in, &s->to_job) < 0) {
 		wire_drop(&s->to_job, wire_len(&s->to_job));
 		close_fd(&s->job_in);
 	}
@@ -496,7 +471,7 @@ static int turn(struct session *s)
 		read_job(s, &s->job_err, W_STDERR);
 	if (p[1].revents)
 		reap(s);
-	return flush_buf(s->port, &s->out);
+	return wire_flush(s->port, &s->out);
 }
 
 /*
@@ -520,7 +495,7 @@ static enum session_end pump(struct session *s)
 		if (s->ended && !said && !more_to_come(s)) {
 			say_exit(s);
 			said = true;
-			flush_buf(s->port, &s->out);
+			wire_flush(s->port, &s->out);
 		}
 	}
 	return SESSION_DONE;
@@ -549,7 +524,7 @@ static enum session_end refuse(struct session *s, const char *why)
 		struct pollfd p = { .fd = s->port, .events = POLLOUT };
 
 		poll(&p, 1, 1000);
-		if (p.revents & POLLHUP || flush_buf(s->port, &s->out) < 0)
+		if (p.revents & POLLHUP || wire_flush(s->port, &s->out) < 0)
 			break;
 	}
 	return SESSION_DONE;

@@ -16,12 +16,16 @@
 #ifndef RDMA_LAB_WIRE_H
 #define RDMA_LAB_WIRE_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
+#include <unistd.h>
 
 #define WIRE_SESSIONS 16		/* ports 2 ... 17; sockets s0 ... s15 */
 #define WIRE_WINDOW   (256 * 1024)	/* stdin bytes in flight, at most */
@@ -67,6 +71,21 @@ enum wire_start {
 	START_ENVC, /* strings of env, which follow argv */
 	START_FIELDS
 };
+
+/* A stream to the Unix socket at path, or -1. */
+static inline int connect_to(const char *path)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int n = snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+
+	if (fd >= 0 && n < (int)sizeof(a.sun_path) &&
+	    !connect(fd, (struct sockaddr *)&a, sizeof(a)))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
 
 static inline long now_ms(void)
 {
@@ -123,6 +142,24 @@ static inline void wire_add(struct wire_buf *b, const void *p, size_t n)
 	b->end += n;
 }
 
+/*
+ * Write what is queued as far as it goes without blocking. Gives 0, or -errno
+ * (never -EAGAIN).
+ */
+static inline int wire_flush(int fd, struct wire_buf *out)
+{
+	while (wire_len(out)) {
+		ssize_t n = write(fd, wire_head(out), wire_len(out));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EAGAIN ? 0 : -errno;
+		wire_drop(out, (size_t)n);
+	}
+	return 0;
+}
+
 enum {
 	WIRE_END = 0xc0,
 	WIRE_ESC = 0xdb,
@@ -167,26 +204,28 @@ static inline void wire_number(struct wire_buf *out, char type, long n)
 /* The reader's side: frame holds the type and the payload of one frame. */
 struct wire_in {
 	struct wire_buf frame;
-	bool escaped, dropped;
+	bool whole, escaped, dropped;
 };
 
 /*
- * Take bytes up to the end of one frame. Gives how many were taken; *done
- * says that in->frame is a whole frame, to be handled and then forgotten by
- * the caller (in->frame.start = in->frame.end = 0).
+ * Take bytes up to the end of one frame. Gives how many were taken; in->whole
+ * says that in->frame is a whole frame, until the next call.
  */
 static inline size_t wire_take(struct wire_in *in, const unsigned char *p,
-			       size_t n, bool *done)
+			       size_t n)
 {
-	unsigned char *o = wire_room(&in->frame, n);
+	unsigned char *o;
 	size_t i = 0;
 
-	*done = false;
-	while (i < n && !*done) {
+	if (in->whole)
+		in->frame.start = in->frame.end = 0;
+	in->whole = false;
+	o = wire_room(&in->frame, n);
+	while (i < n && !in->whole) {
 		unsigned char c = p[i++];
 
 		if (c == WIRE_END) {
-			*done = o > wire_head(&in->frame) && !in->dropped;
+			in->whole = o > wire_head(&in->frame) && !in->dropped;
 			if (in->dropped)
 				o = wire_head(&in->frame);
 			in->dropped = in->escaped = false;
