@@ -254,20 +254,14 @@ static int serve(const struct server_options *opt, struct lender *lender)
 		.part = recover,
 		.context = lender,
 	};
-	int sock, rc;
+	int rc;
 
 	report_step("open the device, make a PD, expose the memory");
 	rc = open_memory(opt, &lender->owner);
 	if (rc)
 		return rc;
 	report_step("give each client a QP, address and rkey");
-	sock = tcp_listen(opt->where.tcp_port);
-	if (sock < 0)
-		return sock;
-	report_fact("listening on TCP port %u", opt->where.tcp_port);
-	rc = serve_peers(&clients, sock);
-	sock_close(&sock);
-	return rc;
+	return serve_peers(&clients, opt->where.tcp_port);
 }
 
 int main(int argc, char *argv[])

@@ -9,9 +9,11 @@
 #include "base/arguments.h"
 #include "base/deadline.h"
 #include "base/report.h"
-#include "needle_engines.h"
 #include "needle_memory.h"
 #include "pair/options.h"
+#include "peers.h"
+
+#define LONG_MS (3600 * 1000) /* 醒来看一眼，接着等 */
 
 struct server_options {
 	const char *store;
@@ -19,6 +21,11 @@ struct server_options {
 	unsigned int engines;	   /* at once */
 	uint64_t most;		   /* bytes of one MR */
 	int handshake_ms;
+};
+
+struct node {
+	struct rdma_resources owner; /* device and PD */
+	struct needle_memory memory;
 };
 
 #define USAGE "usage: needle_server --store DIR [options] " DEVICE_OPERANDS
@@ -63,6 +70,81 @@ static int parse(struct server_options *opt, int argc, char *argv[])
 	return rc;
 }
 
+/* ---- 每个 engine 一个 QP，一份目录，然后袖手旁观 --------------------------------- */
+
+/*
+ * rkey 只在它所属的 PD 里有效：要让多个 QP 都能被人读同一块 MR，它们就得建在同一个 PD
+ * 里。每个连接各注册一遍也行，但每注册一遍都要把所有的页再 pin 一次。
+ */
+static int make_qp(struct rdma_resources *res,
+		   const struct rdma_resources *owner)
+{
+	int rc;
+
+	*res = *owner;
+	/* 自己不收也不发；但 CQ 和两个队列的容量都不能是 0。*/
+	res->recv_slots = res->send_slots = 1;
+	rc = rdma_create_cq(res, false);
+	return rc ? rc : rdma_create_qp(res, 0);
+}
+
+/* PD 与 context 是借来的：先放下它们，就只拆自己的 QP 和 CQ。*/
+static void destroy_qp(struct peer *peer)
+{
+	struct rdma_resources *res = &peer->res;
+
+	res->pd = NULL;
+	res->context = NULL;
+	rdma_destroy_objects(res);
+}
+
+// region serve-engine
+/* 第 3、4 阶段，再加一份目录。此后节点不再 post 任何东西，CQ 永远是空的。*/
+static int hand_shake(struct peer *peer, int64_t deadline)
+{
+	const struct node *node = peer->service->context;
+	struct rdma_resources *res = &peer->res;
+	int rc = make_qp(res, &node->owner);
+
+	if (rc)
+		return rc;
+	/*
+	 * 对端能同时在途多少个 READ，以我们的 max_dest_rd_atomic 为限：每个都要占住
+	 * 一份“重传时还能再答一遍”的状态。给到网卡的上限，让 engine 自己选。
+	 */
+	res->max_reads = UINT8_MAX;
+	rc = modify_qp_to_init(res);
+	if (!rc)
+		rc = exchange_cm_con_data(res, peer->sock, deadline);
+	if (rc)
+		return rc;
+	show_both_sides(cm_con_data_of(res), res->remote);
+	rc = peer_take_place(peer);
+	if (!rc)
+		rc = modify_qp_to_rtr(res);
+	if (!rc)
+		rc = modify_qp_to_rts(res);
+	rc = sock_sync_step(peer->sock, SYNC_READY, rc, deadline);
+	if (!rc)
+		rc = needle_catalog_send(&node->memory.catalog, peer->sock,
+					 deadline);
+	return rc;
+}
+// endregion serve-engine
+
+static void stand_by(struct peer *peer)
+{
+	const struct node *node = peer->service->context;
+
+	report_fact("engine %u (%s): QP 0x%06x, told of %zu needles",
+		    peer->number, peer->name, peer->res.qp->qp_num,
+		    node->memory.catalog.count);
+	while (!peer_wait(peer, LONG_MS))
+		;
+}
+
+/* ---- 从头到尾 --------------------------------------------------------------- */
+
 static int open_device(const struct server_options *opt,
 		       struct rdma_resources *owner)
 {
@@ -76,49 +158,46 @@ static int open_device(const struct server_options *opt,
 	return rdma_create_pd(owner);
 }
 
-static int serve(const struct server_options *opt, struct rdma_resources *owner,
-		 struct needle_memory *memory)
+static int serve(const struct server_options *opt, struct node *node)
 {
-	struct needle_service service = {
-		.owner = owner,
-		.catalog = &memory->catalog,
+	const struct peer_service engines = {
+		.who = "engine",
+		.more = "raise --max-engines",
 		.most = opt->engines,
 		.handshake_ms = opt->handshake_ms,
+		.meet = hand_shake,
+		.serve = stand_by,
+		.part = destroy_qp,
+		.context = node,
 	};
 	uint64_t most = opt->most;
-	int sock, rc;
+	int rc;
 
 	report_step("map the volumes of %s", opt->store);
-	rc = needle_memory_open(memory, opt->store);
+	rc = needle_memory_open(&node->memory, opt->store);
 	if (rc)
 		return rc;
 
 	report_step("open the device, make a PD, register for REMOTE_READ");
-	rc = open_device(opt, owner);
+	rc = open_device(opt, &node->owner);
 	if (rc)
 		return rc;
-	if (most > owner->device_attr.max_mr_size)
-		most = owner->device_attr.max_mr_size;
-	rc = needle_memory_register(memory, owner->pd, most);
+	if (most > node->owner.device_attr.max_mr_size)
+		most = node->owner.device_attr.max_mr_size;
+	rc = needle_memory_register(&node->memory, node->owner.pd, most);
 	if (rc)
 		return rc;
 	report_fact("%zu needles of %zu volumes in %zu MRs",
-		    memory->catalog.count, memory->n_volumes, memory->n_mrs);
+		    node->memory.catalog.count, node->memory.n_volumes,
+		    node->memory.n_mrs);
 
 	report_step("give each engine a QP and the catalogue");
-	sock = tcp_listen(opt->where.tcp_port);
-	if (sock < 0)
-		return sock;
-	report_fact("listening on TCP port %u", opt->where.tcp_port);
-	rc = needle_serve(&service, sock);
-	sock_close(&sock);
-	return rc;
+	return serve_peers(&engines, opt->where.tcp_port);
 }
 
 int main(int argc, char *argv[])
 {
-	struct needle_memory memory = { 0 };
-	struct rdma_resources owner = { 0 };
+	struct node node = { 0 };
 	struct server_options opt;
 	int rc = parse(&opt, argc, argv);
 	int undo, closed;
@@ -127,10 +206,10 @@ int main(int argc, char *argv[])
 		return rc;
 	catch_stop_signals();
 	expect_stop();
-	rc = serve(&opt, &owner, &memory);
+	rc = serve(&opt, &node);
 	report_step("deregister the memory, deallocate the PD, close the "
 		    "device");
-	undo = needle_memory_close(&memory);
-	closed = destroy_rdma_resources(&owner);
+	undo = needle_memory_close(&node.memory);
+	closed = destroy_rdma_resources(&node.owner);
 	return rc || undo || closed ? 1 : 0;
 }

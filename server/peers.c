@@ -220,22 +220,25 @@ static void admit(const struct peer_service *service, struct peer *all,
 		sock_close(&p->sock);
 }
 
-int serve_peers(const struct peer_service *service, int listen_sock)
+int serve_peers(const struct peer_service *service, uint16_t port)
 {
 	const unsigned int n = service->most + STRANGERS;
 	struct peer *all = calloc(n, sizeof(*all));
 	atomic_uint places = 0;
 	unsigned int number = 0;
-	int rc = 0;
+	int listen_sock, sock;
 
 	if (!all)
 		return fail(-ENOMEM, NULL, "no memory for %u peers",
 			    service->most);
+	listen_sock = tcp_listen(port);
+	if (listen_sock < 0) {
+		free(all);
+		return listen_sock;
+	}
+	report_fact("listening on TCP port %u", port);
 	while (!stop_requested()) {
-		int sock;
-
-		rc = wait_fd(listen_sock, POLLIN, deadline_in_ms(LONG_MS));
-		if (rc)
+		if (wait_fd(listen_sock, POLLIN, deadline_in_ms(LONG_MS)))
 			continue; /* 停机，或者只是一小时里没有人来 */
 		sock = tcp_accept(listen_sock, deadline_in_ms(FAILED_MS));
 		if (sock >= 0)
@@ -247,5 +250,6 @@ int serve_peers(const struct peer_service *service, int listen_sock)
 	for (unsigned int i = 0; i < n; i++)
 		reap(&all[i]);
 	free(all);
+	sock_close(&listen_sock);
 	return 0;
 }

@@ -59,10 +59,10 @@ int peer_take_place(struct peer *peer);
 int peer_wait(struct peer *peer, int ms);
 
 /*
- * Accept peers on @listen_sock until the user stops the program; then end every
+ * Accept peers on TCP @port until the user stops the program; then end every
  * connection and return 0. A connection that fails is reported and does not end
  * the others. A negative errno: nothing can be served.
  */
-int serve_peers(const struct peer_service *service, int listen_sock);
+int serve_peers(const struct peer_service *service, uint16_t port);
 
 #endif

@@ -264,20 +264,14 @@ static int serve(const struct server_options *opt, struct reader *reader)
 		.part = close_ring,
 		.context = reader,
 	};
-	int sock, rc;
+	int rc;
 
 	report_step("open the device");
 	rc = rdma_open_device(&reader->owner, &opt->where.config);
 	if (rc)
 		return rc;
 	report_step("give each client a ring, and take what it WRITEs");
-	sock = tcp_listen(opt->where.tcp_port);
-	if (sock < 0)
-		return sock;
-	report_fact("listening on TCP port %u", opt->where.tcp_port);
-	rc = serve_peers(&clients, sock);
-	sock_close(&sock);
-	return rc;
+	return serve_peers(&clients, opt->where.tcp_port);
 }
 
 int main(int argc, char *argv[])
