@@ -28,14 +28,10 @@
 #define MAX_ROUNDS    100000000
 #define ACCEPT_MS     300000
 
-struct tag_lat {
+/* 一端的全部：要做什么、连接、channel、收发各自的 buffer。*/
+struct side {
 	struct rdma_options opt;
 	struct tag_limits limits;
-};
-
-/* 一端的全部：连接、channel、收发各自的 buffer。*/
-struct side {
-	struct tag_lat *lat;
 	struct rdma_resources res;
 	struct tag_channel channel;
 	char *out, *in;		      /* of @slots messages each */
@@ -63,9 +59,9 @@ static int parse_operands(struct rdma_options *opt, int argc, char *argv[])
 	return options_server(opt, usage, argc - 1, argv + 1);
 }
 
-static int parse(struct tag_lat *lat, int argc, char *argv[])
+static int parse(struct side *side, int argc, char *argv[])
 {
-	struct rdma_options *opt = &lat->opt;
+	struct rdma_options *opt = &side->opt;
 	const struct option_row rows[] = {
 		{ 's', "size", "B", "bytes of each message, 0 ... # (@)",
 		  NUMBER(opt->config.msg_size, 64, 0, MAX_MSG_SIZE) },
@@ -73,7 +69,7 @@ static int parse(struct tag_lat *lat, int argc, char *argv[])
 		  NUMBER(opt->plan.iters, 1000, 1, MAX_ROUNDS) },
 		{ 'e', "eager", "B",
 		  "rendezvous above this size, the same on\nboth sides (@)",
-		  NUMBER(lat->limits.eager_max, TAG_EAGER_MAX, 1, 1 << 20) },
+		  NUMBER(side->limits.eager_max, TAG_EAGER_MAX, 1, 1 << 20) },
 		{ 'w', "window", "N",
 		  "no round trips: so many messages, 1 ... #,\noutstanding "
 		  "from client to server, the same\non both sides",
@@ -97,8 +93,8 @@ static int parse(struct tag_lat *lat, int argc, char *argv[])
 	};
 	int rc;
 
-	*lat = (struct tag_lat){ .opt = { .role = ROLE_SERVER,
-					  .plan = { .mode = MODE_PINGPONG } } };
+	opt->role = ROLE_SERVER;
+	opt->plan.mode = MODE_PINGPONG;
 	rc = take_options(&line, &argc, &argv);
 	if (opt->plan.window)
 		opt->plan.mode = MODE_BANDWIDTH;
@@ -108,18 +104,18 @@ static int parse(struct tag_lat *lat, int argc, char *argv[])
 /* 大消息给大期限：每 MiB 多一秒，再慢的实验机也够了。*/
 static int message_ms(const struct side *side)
 {
-	return timeout_or(&side->lat->opt, POLL_TIMEOUT_MS) +
-	       (int)(side->lat->opt.config.msg_size >> 10);
+	return timeout_or(&side->opt, POLL_TIMEOUT_MS) +
+	       (int)(side->opt.config.msg_size >> 10);
 }
 
 static int64_t exchange_deadline(const struct side *side)
 {
-	return deadline_in_ms(timeout_or(&side->lat->opt, EXCHANGE_TIMEOUT_MS));
+	return deadline_in_ms(timeout_or(&side->opt, EXCHANGE_TIMEOUT_MS));
 }
 
 static int meet_over_tcp(struct side *side)
 {
-	const struct rdma_options *opt = &side->lat->opt;
+	const struct rdma_options *opt = &side->opt;
 
 	if (opt->role == ROLE_CLIENT) {
 		side->sock = tcp_connect(opt->server, opt->tcp_port,
@@ -139,17 +135,17 @@ static int meet_over_tcp(struct side *side)
 /* 与 rdma_client 相同的台阶，只是 INIT 之后 post 的是 channel 的一整圈 receive。*/
 static int bring_up(struct side *side)
 {
-	struct tag_lat *lat = side->lat;
-	struct rdma_config config = lat->opt.config;
+	struct rdma_config config = side->opt.config;
 	int rc;
 
 	report_step("open the device, make PD, MR, CQ, QP and the channel");
-	tag_channel_config(&config, &lat->limits);
+	tag_channel_config(&config, &side->limits);
 	rc = init_rdma_resources(&side->res, &config);
 	if (!rc)
 		rc = modify_qp_to_init(&side->res);
 	if (!rc)
-		rc = tag_channel_open(&side->channel, &side->res, &lat->limits);
+		rc = tag_channel_open(&side->channel, &side->res,
+				      &side->limits);
 	if (rc)
 		return rc;
 	report_step("meet the peer over TCP; QP to RTR, then RTS");
@@ -165,7 +161,7 @@ static int bring_up(struct side *side)
 /* 一边总 post 着几个 receive，另一边总有几条在路上，都在开始之前就定了。*/
 static int agree_on_window(struct side *side)
 {
-	const uint32_t window = side->lat->opt.plan.window;
+	const uint32_t window = side->opt.plan.window;
 	const uint32_t mine = htobe32(window);
 	uint32_t peers;
 	int rc = sock_sync_data(side->sock, sizeof(mine), &mine, &peers,
@@ -186,7 +182,7 @@ struct round_plan {
 /* client 说了算：server 不必用同样的选项启动。*/
 static int tell_plan(struct side *side)
 {
-	const struct rdma_options *opt = &side->lat->opt;
+	const struct rdma_options *opt = &side->opt;
 	const struct round_plan plan = { htole64(opt->config.msg_size),
 					 htole64(opt->plan.iters) };
 	struct tag_request request;
@@ -198,7 +194,7 @@ static int tell_plan(struct side *side)
 
 static int learn_plan(struct side *side)
 {
-	struct rdma_options *opt = &side->lat->opt;
+	struct rdma_options *opt = &side->opt;
 	struct round_plan plan = { 0, 0 };
 	struct tag_request request;
 	int rc = tag_recv(&side->channel, &request, &plan, sizeof(plan),
@@ -222,7 +218,7 @@ static int learn_plan(struct side *side)
 /* 至少 8 字节，放得下序号。*/
 static size_t slot_bytes(const struct side *side)
 {
-	return side->lat->opt.config.msg_size + sizeof(uint64_t);
+	return side->opt.config.msg_size + sizeof(uint64_t);
 }
 
 /* 先摸一遍，别把缺页算进延迟。*/
@@ -235,8 +231,8 @@ static char *touched(size_t bytes)
 
 static int make_buffers(struct side *side)
 {
-	const uint32_t window = side->lat->opt.plan.window;
-	const bool client = side->lat->opt.role == ROLE_CLIENT;
+	const uint32_t window = side->opt.plan.window;
+	const bool client = side->opt.role == ROLE_CLIENT;
 	const bool sends = client || !window, receives = !client || !window;
 	size_t bytes;
 
@@ -249,12 +245,12 @@ static int make_buffers(struct side *side)
 		return 0;
 	return fail(-ENOMEM, "choose a smaller --size or --window",
 		    "no memory for %u messages of %u bytes", side->slots,
-		    side->lat->opt.config.msg_size);
+		    side->opt.config.msg_size);
 }
 
 static size_t stamp_size(const struct side *side)
 {
-	size_t size = side->lat->opt.config.msg_size;
+	size_t size = side->opt.config.msg_size;
 
 	return size < sizeof(uint64_t) ? size : sizeof(uint64_t);
 }
@@ -267,15 +263,14 @@ static char *slot_of(const struct side *side, char *slots, uint64_t nth)
 static int post_nth(struct side *side, uint64_t nth)
 {
 	return tag_recv(&side->channel, &side->requests[nth % side->slots],
-			slot_of(side, side->in, nth),
-			side->lat->opt.config.msg_size, TAG_OF_ROUND,
-			TAG_EXACT);
+			slot_of(side, side->in, nth), side->opt.config.msg_size,
+			TAG_OF_ROUND, TAG_EXACT);
 }
 
 static int await_nth(struct side *side, uint64_t nth)
 {
 	struct tag_request *request = &side->requests[nth % side->slots];
-	uint64_t size = side->lat->opt.config.msg_size;
+	uint64_t size = side->opt.config.msg_size;
 	uint64_t stamp = htole64(nth);
 	int rc = tag_wait(&side->channel, request, message_ms(side));
 
@@ -307,12 +302,12 @@ static int send_nth(struct side *side, struct tag_request *request,
 	memcpy(out, &stamp, stamp_size(side));
 	return rc ? rc
 		  : tag_send(&side->channel, request, out,
-			     side->lat->opt.config.msg_size, TAG_OF_ROUND);
+			     side->opt.config.msg_size, TAG_OF_ROUND);
 }
 
 static int play(struct side *side, struct laps *laps)
 {
-	const struct rdma_options *opt = &side->lat->opt;
+	const struct rdma_options *opt = &side->opt;
 	bool first = opt->role == ROLE_CLIENT;
 	struct tag_request sent = { .status = 0 };
 	int rc = 0;
@@ -339,7 +334,7 @@ static int hear_server(struct side *side)
 {
 	struct tag_channel *channel = &side->channel;
 	struct tag_request request;
-	int rc = side->lat->opt.role == ROLE_CLIENT
+	int rc = side->opt.role == ROLE_CLIENT
 			 ? tag_recv(channel, &request, NULL, 0, TAG_OF_SERVER,
 				    TAG_EXACT)
 			 : tag_send(channel, &request, NULL, 0, TAG_OF_SERVER);
@@ -350,7 +345,7 @@ static int hear_server(struct side *side)
 // region window
 static int send_all(struct side *side)
 {
-	const uint64_t iters = side->lat->opt.plan.iters;
+	const uint64_t iters = side->opt.plan.iters;
 	int rc = 0;
 
 	for (uint64_t i = 0; !rc && i < iters; i++)
@@ -363,7 +358,7 @@ static int send_all(struct side *side)
 
 static int receive_all(struct side *side)
 {
-	const uint64_t iters = side->lat->opt.plan.iters;
+	const uint64_t iters = side->opt.plan.iters;
 	int rc = 0;
 
 	for (uint64_t i = 0; !rc && i < iters; i++) {
@@ -377,8 +372,8 @@ static int receive_all(struct side *side)
 
 static int prepare(struct side *side, struct laps *laps)
 {
-	const struct measure_plan *plan = &side->lat->opt.plan;
-	const bool client = side->lat->opt.role == ROLE_CLIENT;
+	const struct measure_plan *plan = &side->opt.plan;
+	const bool client = side->opt.role == ROLE_CLIENT;
 	int rc = make_buffers(side);
 	const uint64_t first =
 		side->slots < plan->iters ? side->slots : plan->iters;
@@ -392,8 +387,8 @@ static int prepare(struct side *side, struct laps *laps)
 
 static int stream(struct side *side)
 {
-	int rc = side->lat->opt.role == ROLE_CLIENT ? send_all(side)
-						    : receive_all(side);
+	int rc = side->opt.role == ROLE_CLIENT ? send_all(side)
+					       : receive_all(side);
 
 	if (!rc)
 		rc = hear_server(side);
@@ -402,7 +397,7 @@ static int stream(struct side *side)
 
 static int measure(struct side *side, struct outcome *out)
 {
-	const struct rdma_options *opt = &side->lat->opt;
+	const struct rdma_options *opt = &side->opt;
 	const bool there_and_back = opt->plan.mode == MODE_PINGPONG;
 	struct laps laps = { 0 };
 	double bytes = (double)opt->plan.iters * opt->config.msg_size;
@@ -432,24 +427,22 @@ static int talk(struct side *side)
 
 	if (rc)
 		return rc;
-	report_step(side->lat->opt.plan.window ? "messages, one way"
-					       : "ping-pong");
+	report_step(side->opt.plan.window ? "messages, one way" : "ping-pong");
 	rc = agree_on_window(side);
 	if (!rc)
-		rc = side->lat->opt.role == ROLE_CLIENT ? tell_plan(side)
-							: learn_plan(side);
+		rc = side->opt.role == ROLE_CLIENT ? tell_plan(side)
+						   : learn_plan(side);
 	if (!rc)
 		rc = measure(side, &out);
 	report_step("meet the peer again before anything is destroyed");
 	rc = sock_sync_step(side->sock, SYNC_DONE, rc, exchange_deadline(side));
-	return rc ? rc : report_outcome(&side->lat->opt, &side->res, &out);
+	return rc ? rc : report_outcome(&side->opt, &side->res, &out);
 }
 
 int main(int argc, char *argv[])
 {
-	struct tag_lat lat;
-	struct side side = { .lat = &lat, .sock = -1, .listener = -1 };
-	int rc = parse(&lat, argc, argv);
+	struct side side = { .sock = -1, .listener = -1 };
+	int rc = parse(&side, argc, argv);
 	int undo;
 
 	if (rc >= 0)
