@@ -10,12 +10,12 @@
 #include "base/crc32c.h"
 #include "base/deadline.h"
 #include "base/failure.h"
+#include "base/json_line.h"
 #include "base/report.h"
 #include "needle/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,12 +42,10 @@ static ssize_t read_chunk(int fd, const char *name, char *chunk, int wait_ms)
 		rc = wait_fd(fd, POLLIN, deadline_in_ms(wait_ms));
 		if (rc == -EINTR)
 			return stopped();
-		if (rc == -ETIMEDOUT) {
-			report_error("--timeout SECS waits longer",
-				     "read(%s): nothing came for %d s", name,
-				     wait_ms / 1000);
-			return rc;
-		}
+		if (rc == -ETIMEDOUT)
+			return fail(rc, "--timeout SECS waits longer",
+				    "read(%s): nothing came for %d s", name,
+				    wait_ms / 1000);
 		n = read(fd, chunk, CHUNK);
 	} while (n < 0 && errno == EINTR);
 	if (n >= 0)
@@ -217,14 +215,9 @@ static int print_json(const struct needle_options *opt, const uint32_t *ids,
 {
 	json_t *needles = json_array();
 	int rc = each_volume(opt, ids, n, list_as_json, needles);
-	json_t *root = json_pack("{s:o}", "needles", needles);
+	int printed = print_json_line(json_pack("{s:o}", "needles", needles));
 
-	if (!root)
-		return fail(-ENOMEM, NULL, "no memory for the list");
-	json_dumpf(root, stdout, JSON_COMPACT);
-	json_decref(root);
-	putchar('\n');
-	return rc;
+	return rc ? rc : printed;
 }
 
 static int list(struct needle_options *opt)

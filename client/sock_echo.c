@@ -179,16 +179,15 @@ static int await_object(struct endpoint *ep)
 
 	if (rc == -EINTR && stop_is_expected())
 		return rc;
-	if (rc) {
-		report_error("is the peer running, and not stopped? --timeout "
-			     "SECS waits longer",
-			     "%s: waiting for an object: %s", ep->peer,
-			     rc == -ETIMEDOUT
-				     ? "nothing came before the deadline"
-			     : rc == -EINTR ? "stopped by a signal"
-					    : strerror(-rc));
-		return rc;
-	}
+	if (rc)
+		return fail(rc,
+			    "is the peer running, and not stopped? --timeout "
+			    "SECS waits longer",
+			    "%s: waiting for an object: %s", ep->peer,
+			    rc == -ETIMEDOUT
+				    ? "nothing came before the deadline"
+			    : rc == -EINTR ? "stopped by a signal"
+					   : strerror(-rc));
 	n = recv(ep->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 	if (!idle || n > 0)
 		return 0; /* client 在等回声：EOF 对它来说是错误 */

@@ -13,11 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static int failed(int err, const char *cause, const char *next, const char *fmt,
-		  va_list ap)
+int call_failed_for(int err, const char *cause, const char *next,
+		    const char *fmt, ...)
 {
 	const char *name;
 	char call[512];
+	va_list ap;
 
 	if (err <= 0)
 		err = EIO;
@@ -25,29 +26,10 @@ static int failed(int err, const char *cause, const char *next, const char *fmt,
 	if (err == EMFILE && !next)
 		next = "raise the limit of open files: ulimit -n";
 	name = strerrorname_np(err);
+	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);
+	va_end(ap);
 	return fail(-err, next, "%s failed: %s (%d): %s", call,
 		    name ? name : "unknown error", err,
 		    cause ? cause : strerror(err));
-}
-
-int call_failed(int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	err = failed(err, NULL, NULL, fmt, ap);
-	va_end(ap);
-	return err;
-}
-
-int call_failed_for(int err, const char *cause, const char *next,
-		    const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	err = failed(err, cause, next, fmt, ap);
-	va_end(ap);
-	return err;
 }

@@ -10,18 +10,17 @@
 #ifndef BASE_FAILURE_H
 #define BASE_FAILURE_H
 
-/*
- * @fmt: the call with its arguments; the cause is strerror()'s. Returns -@err (or
- * -EIO if @err is 0 or negative, which a broken library might hand back).
- */
-int call_failed(int err, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+#include <stddef.h>
 
 /*
- * The same where more is known. @cause NULL: strerror()'s; @next NULL: nothing, but
- * where descriptors have run out.
+ * @fmt: the call with its arguments. @cause NULL: strerror()'s; @next NULL: nothing,
+ * but where descriptors have run out. Returns -@err (or -EIO if @err is 0 or negative,
+ * which a broken library might hand back).
  */
 int call_failed_for(int err, const char *cause, const char *next,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* The same where no more is known: call_failed(err, fmt, ...). */
+#define call_failed(err, ...) call_failed_for(err, NULL, NULL, __VA_ARGS__)
 
 #endif

@@ -96,17 +96,16 @@ int wait_failed(int rc, const char *fmt, const char *what)
 		return rc;
 	snprintf(text, sizeof(text), fmt, what);
 	if (rc == -EINTR)
-		report_error(NULL, "%s: stopped by a signal", text);
-	else if (rc == -ETIMEDOUT)
-		report_error("is the peer running, and not stopped? --timeout "
-			     "SECS waits longer",
-			     "%s: nothing came before the deadline", text);
-	else if (rc == -ECONNRESET || rc == -EPIPE)
-		report_error("see the peer's own messages",
-			     "%s: the peer closed the connection", text);
-	else
-		report_error(NULL, "%s: %s", text, strerror(-rc));
-	return rc;
+		return fail(rc, NULL, "%s: stopped by a signal", text);
+	if (rc == -ETIMEDOUT)
+		return fail(rc,
+			    "is the peer running, and not stopped? --timeout "
+			    "SECS waits longer",
+			    "%s: nothing came before the deadline", text);
+	if (rc == -ECONNRESET || rc == -EPIPE)
+		return fail(rc, "see the peer's own messages",
+			    "%s: the peer closed the connection", text);
+	return fail(rc, NULL, "%s: %s", text, strerror(-rc));
 }
 
 /* 有人敲门：他的 socket；-EAGAIN，接着等；或别的 -errno。不报告。*/

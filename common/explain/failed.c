@@ -293,14 +293,11 @@ int completion_failed(struct ibv_qp *qp, const struct ibv_wc *wc,
 	why = wc ? explain_completion(qp, wc, &request)
 		 : explain_stall(qp, &request, wait_ms);
 	if (wc)
-		report_error(explain_next(next, &why),
-			     "the %s on QP %u completed with %s (%d): %s", text,
-			     wc->qp_num, ibv_wc_status_str(wc->status),
-			     wc->status, why.cause);
-	else
-		report_error(explain_next(next, &why),
-			     "no completion on QP %u within %d ms%s%s",
-			     qp->qp_num, wait_ms, why.cause[0] ? ": " : "",
-			     why.cause);
-	return wc ? -EIO : -ETIMEDOUT;
+		return fail(-EIO, explain_next(next, &why),
+			    "the %s on QP %u completed with %s (%d): %s", text,
+			    wc->qp_num, ibv_wc_status_str(wc->status),
+			    wc->status, why.cause);
+	return fail(-ETIMEDOUT, explain_next(next, &why),
+		    "no completion on QP %u within %d ms%s%s", qp->qp_num,
+		    wait_ms, why.cause[0] ? ": " : "", why.cause);
 }

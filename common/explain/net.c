@@ -46,6 +46,17 @@ struct net_device net_device_of_gid(struct ibv_context *context, uint8_t port,
 	return device;
 }
 
+int open_netlink(int protocol)
+{
+	const struct timeval limit = { .tv_sec = NETLINK_WAIT_S };
+	int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
+
+	if (sock >= 0)
+		setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit,
+			   sizeof(limit));
+	return sock;
+}
+
 /* 一条问话：消息头、固定部分、属性，依次接在后面。*/
 struct question {
 	struct nlmsghdr head;
@@ -73,15 +84,13 @@ static struct question new_question(unsigned short type, const void *fixed,
 static struct nlmsghdr *ask(const struct question *question, void *answer,
 			    int *err)
 {
-	const struct timeval limit = { .tv_sec = NETLINK_WAIT_S };
 	struct nlmsghdr *head = answer;
-	int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	int sock = open_netlink(NETLINK_ROUTE);
 	ssize_t n = -1;
 
 	*err = 0;
 	if (sock < 0)
 		return NULL;
-	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	if (send(sock, question, question->head.nlmsg_len, 0) ==
 	    (ssize_t)question->head.nlmsg_len)
 		n = recv(sock, answer, ANSWER_SIZE, 0);
@@ -124,10 +133,8 @@ static void add_address(struct question *question, unsigned short type,
 
 static void read_gateway(union ibv_gid *gateway, const struct rtattr *attr)
 {
-	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
-
 	if (RTA_PAYLOAD(attr) == 4) {
-		memcpy(gateway->raw, prefix, sizeof(prefix));
+		gateway->raw[10] = gateway->raw[11] = 0xff;
 		memcpy(gateway->raw + 12, RTA_DATA(attr), 4);
 	} else if (RTA_PAYLOAD(attr) == 16) {
 		memcpy(gateway->raw, RTA_DATA(attr), 16);

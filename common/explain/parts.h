@@ -68,6 +68,9 @@ const char *device_of(struct ibv_context *context);
 
 /* ---- net.c: what the IP stack thinks of an address ---------------- */
 
+/* A netlink socket that waits for a second at most. -1: there is none. */
+int open_netlink(int protocol);
+
 struct net_device {
 	char name[16]; /* IF_NAMESIZE */
 	int index;     /* 0: the GID has no network device */

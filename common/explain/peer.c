@@ -11,7 +11,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
-#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <rdma/rdma_netlink.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +19,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ANSWER_SIZE    32768
-#define NETLINK_WAIT_S 1
-#define GSI_QPN	       1
-#define GIDS_TO_READ   32 /* 每个槽位一个 sysfs 文件；表有 1024 项，够用即止 */
+#define ANSWER_SIZE  32768
+#define GSI_QPN	     1
+#define GIDS_TO_READ 32 /* 每个槽位一个 sysfs 文件；表有 1024 项，够用即止 */
 
 /* 一个文件的第一行；读不到则为空串。*/
 static void read_line(char *out, size_t size, const char *path)
@@ -100,31 +99,20 @@ void device_with_gid(char *name, size_t size, const union ibv_gid *gid)
 	closedir(dir);
 }
 
-static int open_nldev(void)
-{
-	const struct timeval limit = { .tv_sec = NETLINK_WAIT_S };
-	int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
-
-	if (sock >= 0)
-		setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit,
-			   sizeof(limit));
-	return sock;
-}
-
 /* 请内核把某类对象全部列出来（dump）。device < 0：不限设备。*/
 static bool start_dump(int sock, int command, int device)
 {
 	struct {
 		struct nlmsghdr head;
-		struct nlattr attr;
+		struct rtattr attr;
 		uint32_t device;
 	} question = {
 		.head = { .nlmsg_len = NLMSG_LENGTH(0),
 			  .nlmsg_type = (uint16_t)RDMA_NL_GET_TYPE(
 				  RDMA_NL_NLDEV, command),
 			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
-		.attr = { .nla_len = NLA_HDRLEN + sizeof(uint32_t),
-			  .nla_type = RDMA_NLDEV_ATTR_DEV_INDEX },
+		.attr = { .rta_len = RTA_LENGTH(sizeof(uint32_t)),
+			  .rta_type = RDMA_NLDEV_ATTR_DEV_INDEX },
 		.device = (uint32_t)device,
 	};
 
@@ -134,7 +122,7 @@ static bool start_dump(int sock, int command, int device)
 	       (ssize_t)question.head.nlmsg_len;
 }
 
-typedef bool (*see_message)(const struct nlattr *attrs, size_t size,
+typedef bool (*see_message)(const struct rtattr *attrs, int size,
 			    void *context);
 
 /* 把 dump 的每一条消息交给 @see，直到它说够了。*/
@@ -153,47 +141,28 @@ static void each_message(int sock, see_message see, void *context)
 		     head = NLMSG_NEXT(head, left))
 			more = head->nlmsg_type != NLMSG_DONE &&
 			       head->nlmsg_type != NLMSG_ERROR &&
-			       see(NLMSG_DATA(head), NLMSG_PAYLOAD(head, 0),
-				   context);
+			       see(NLMSG_DATA(head),
+				   (int)NLMSG_PAYLOAD(head, 0), context);
 	}
 	free(answer);
 }
 
 /* 一串属性中第一个类型为 @type 的；没有则 NULL。*/
-static const struct nlattr *find(const struct nlattr *attrs, size_t size,
-				 int type)
+static const struct rtattr *find(const struct rtattr *attrs, int size, int type)
 {
-	while (size >= NLA_HDRLEN && attrs->nla_len >= NLA_HDRLEN &&
-	       attrs->nla_len <= size) {
-		size_t step = NLA_ALIGN(attrs->nla_len);
-
-		if ((attrs->nla_type & NLA_TYPE_MASK) == type)
+	for (; RTA_OK(attrs, size); attrs = RTA_NEXT(attrs, size))
+		if ((attrs->rta_type & NLA_TYPE_MASK) == type)
 			return attrs;
-		if (step >= size)
-			break;
-		attrs = (const struct nlattr *)((const char *)attrs + step);
-		size -= step;
-	}
 	return NULL;
 }
 
-static const void *payload(const struct nlattr *attr)
+static uint32_t number(const struct rtattr *attrs, int size, int type)
 {
-	return (const char *)attr + NLA_HDRLEN;
-}
-
-static size_t payload_size(const struct nlattr *attr)
-{
-	return attr->nla_len - NLA_HDRLEN;
-}
-
-static uint32_t number(const struct nlattr *attrs, size_t size, int type)
-{
-	const struct nlattr *attr = find(attrs, size, type);
+	const struct rtattr *attr = find(attrs, size, type);
 	uint32_t value = 0;
 
-	if (attr && payload_size(attr) <= sizeof(value))
-		memcpy(&value, payload(attr), payload_size(attr));
+	if (attr && RTA_PAYLOAD(attr) <= sizeof(value))
+		memcpy(&value, RTA_DATA(attr), RTA_PAYLOAD(attr));
 	return value;
 }
 
@@ -202,12 +171,12 @@ struct device_search {
 	int index;
 };
 
-static bool see_device(const struct nlattr *attrs, size_t size, void *context)
+static bool see_device(const struct rtattr *attrs, int size, void *context)
 {
 	struct device_search *search = context;
-	const struct nlattr *name = find(attrs, size, RDMA_NLDEV_ATTR_DEV_NAME);
+	const struct rtattr *name = find(attrs, size, RDMA_NLDEV_ATTR_DEV_NAME);
 
-	if (!name || strncmp(payload(name), search->name, payload_size(name)))
+	if (!name || strncmp(RTA_DATA(name), search->name, RTA_PAYLOAD(name)))
 		return true;
 	search->index = (int)number(attrs, size, RDMA_NLDEV_ATTR_DEV_INDEX);
 	return false;
@@ -217,8 +186,8 @@ static bool see_device(const struct nlattr *attrs, size_t size, void *context)
  * 列表里有内核自己的 QP 1（GSI），才敢相信它是全的：有的内核按 PID namespace 过滤，
  * 那时“没找到”不等于“没有”。
  */
-static bool read_qp(struct local_peer *peer, const struct nlattr *fields,
-		    size_t size)
+static bool read_qp(struct local_peer *peer, const struct rtattr *fields,
+		    int size)
 {
 	uint32_t qp_num = number(fields, size, RDMA_NLDEV_ATTR_RES_LQPN);
 
@@ -236,26 +205,15 @@ static bool read_qp(struct local_peer *peer, const struct nlattr *fields,
 }
 
 /* 一条消息里有一个设备的许多 QP，每个是一个嵌套的属性表。*/
-static bool see_qps(const struct nlattr *attrs, size_t size, void *context)
+static bool see_qps(const struct rtattr *attrs, int size, void *context)
 {
-	const struct nlattr *table = find(attrs, size, RDMA_NLDEV_ATTR_RES_QP);
-	const struct nlattr *entry;
-	size_t left, step;
+	const struct rtattr *table = find(attrs, size, RDMA_NLDEV_ATTR_RES_QP);
+	const struct rtattr *qp = table ? RTA_DATA(table) : NULL;
+	int left = table ? (int)RTA_PAYLOAD(table) : 0;
 
-	if (!table)
-		return true;
-	entry = payload(table);
-	left = payload_size(table);
-	while (left >= NLA_HDRLEN && entry->nla_len >= NLA_HDRLEN &&
-	       entry->nla_len <= left) {
-		if (read_qp(context, payload(entry), payload_size(entry)))
+	for (; RTA_OK(qp, left); qp = RTA_NEXT(qp, left))
+		if (read_qp(context, RTA_DATA(qp), (int)RTA_PAYLOAD(qp)))
 			return false;
-		step = NLA_ALIGN(entry->nla_len);
-		if (step >= left)
-			break;
-		entry = (const struct nlattr *)((const char *)entry + step);
-		left -= step;
-	}
 	return true;
 }
 
@@ -269,7 +227,7 @@ struct local_peer find_local_peer(const union ibv_gid *gid, uint32_t qp_num)
 	if (!peer.device[0])
 		return peer;
 	peer.gid_is_here = true;
-	sock = open_nldev();
+	sock = open_netlink(NETLINK_RDMA);
 	if (sock < 0)
 		return peer;
 	if (start_dump(sock, RDMA_NLDEV_CMD_GET, -1))
@@ -278,7 +236,7 @@ struct local_peer find_local_peer(const union ibv_gid *gid, uint32_t qp_num)
 	if (search.index < 0)
 		return peer;
 	/* 新开一个 socket：上一次 dump 可能没有读完。*/
-	sock = open_nldev();
+	sock = open_netlink(NETLINK_RDMA);
 	if (sock >= 0 &&
 	    start_dump(sock, RDMA_NLDEV_CMD_RES_QP_GET, search.index))
 		each_message(sock, see_qps, &peer);
