@@ -31,14 +31,15 @@ const char *cm_event_name(unsigned int type)
 						       : "UNKNOWN";
 }
 
+static const char let_it_listen[] =
+	"start the server first, and compare the port of rdma_resolve_addr "
+	"with that of its rdma_bind_addr (network byte order, once); it has to "
+	"call rdma_listen";
+
 static struct explanation rejected(int status)
 {
 	if (status == REJ_NO_LISTENER)
-		return because("cm-rejected",
-			       "start the server first, and compare the port "
-			       "of rdma_resolve_addr with that of its "
-			       "rdma_bind_addr (network byte order, once); it "
-			       "has to call rdma_listen",
+		return because("cm-rejected", let_it_listen,
 			       "nobody listens on that port at the peer: it "
 			       "rejected the connection with status 8");
 	if (status == REJ_STALE)
@@ -66,11 +67,7 @@ struct explanation explain_cm_event(unsigned int type, int status)
 	if (!strcmp(name, "REJECTED"))
 		return rejected(status);
 	if (!strcmp(name, "UNREACHABLE") && status == SIDR_NO_LISTENER)
-		return because("cm-rejected",
-			       "start the server first, and compare the port "
-			       "of rdma_resolve_addr with that of its "
-			       "rdma_bind_addr (network byte order, once); it "
-			       "has to call rdma_listen",
+		return because("cm-rejected", let_it_listen,
 			       "nobody listens on that port at the peer: the "
 			       "request for its UD QP came back with status 1");
 	if (!strcmp(name, "UNREACHABLE"))

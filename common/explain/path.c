@@ -85,11 +85,7 @@ static void see_filled_slots(struct explanation *why, struct path *p)
 		if (table[i].port_num == p->ah->port_num)
 			also_seen(why, "slot %u: %s, %s", table[i].gid_index,
 				  gid_text(gid, table[i].gid.raw),
-				  table[i].gid_type == IBV_GID_TYPE_ROCE_V2
-					  ? "RoCE v2"
-				  : table[i].gid_type == IBV_GID_TYPE_ROCE_V1
-					  ? "RoCE v1"
-					  : "IB");
+				  gid_type_name(table[i].gid_type));
 	free(table);
 }
 
@@ -106,56 +102,44 @@ static struct explanation empty_slot(struct path *p)
 }
 
 /* ENETUNREACH 只有两种来历，而网卡是不是 down 一问便知。*/
-static struct explanation unreachable(struct path *p)
+static struct explanation unreachable(const struct path *p)
 {
-	struct explanation why;
-
-	look_at_network(p);
 	if (p->device.index && !p->device.up)
-		why = because("netdev-down",
-			      "set it up (ip link set DEVICE up), then bring "
-			      "all its QPs up again from RESET",
-			      "the network device %s behind my GID is down",
-			      p->device.name);
-	else
-		why = because("no-ipv6-route",
-			      "compare with `ip -6 route get ADDRESS`; use "
-			      "GIDs of one network, or add a route",
-			      "there is no route to the peer's GID %s from %s",
-			      p->to_text,
-			      p->device.name[0] ? p->device.name
-						: "my GID's network device");
-	see_path(&why, p);
-	return why;
+		return because("netdev-down",
+			       "set it up (ip link set DEVICE up), then bring "
+			       "all its QPs up again from RESET",
+			       "the network device %s behind my GID is down",
+			       p->device.name);
+	return because(
+		"no-ipv6-route",
+		"compare with `ip -6 route get ADDRESS`; use GIDs of "
+		"one network, or add a route",
+		"there is no route to the peer's GID %s from %s", p->to_text,
+		p->device.name[0] ? p->device.name : "my GID's network device");
 }
 
-static struct explanation no_device(struct path *p)
+static struct explanation no_device(const struct path *p)
 {
 	static const uint8_t none[4];
-	struct explanation why;
 
-	look_at_network(p);
 	if (gid_is_ipv4(p->to) && !memcmp(p->to->raw + 12, none, 4))
-		why = because("gid-zero-ipv4",
-			      "print the GID that came over the exchange: it "
-			      "was never filled in, or was read too early",
-			      "the peer's GID is ::ffff:0.0.0.0, which is "
-			      "nobody's address");
-	else if (!p->device.index)
-		why = because("gid-without-netdev",
-			      "move the network device into this network "
-			      "namespace, or choose another GID",
-			      "my GID (slot %u) has no network device here",
-			      p->ah->grh.sgid_index);
-	else
-		why = because("peer-on-loopback",
-			      "use the address of an RDMA network device for "
-			      "both sides, on one host, too",
-			      "the peer's GID %s routes to a network device "
-			      "that has no RDMA device, such as loopback",
-			      p->to_text);
-	see_path(&why, p);
-	return why;
+		return because("gid-zero-ipv4",
+			       "print the GID that came over the exchange: it "
+			       "was never filled in, or was read too early",
+			       "the peer's GID is ::ffff:0.0.0.0, which is "
+			       "nobody's address");
+	if (!p->device.index)
+		return because("gid-without-netdev",
+			       "move the network device into this network "
+			       "namespace, or choose another GID",
+			       "my GID (slot %u) has no network device here",
+			       p->ah->grh.sgid_index);
+	return because("peer-on-loopback",
+		       "use the address of an RDMA network device for both "
+		       "sides, on one host, too",
+		       "the peer's GID %s routes to a network device that has "
+		       "no RDMA device, such as loopback",
+		       p->to_text);
 }
 
 static bool is_loopback(const union ibv_gid *gid)
@@ -239,34 +223,26 @@ static bool leads_elsewhere(const struct path *p)
 		p->route.kind != NET_ROUTE_GATEWAY);
 }
 
-static struct explanation timed_out(struct path *p)
+static struct explanation timed_out(const struct path *p)
 {
-	struct explanation why;
-
-	look_at_network(p);
 	if (p->device.index && !p->device.carrier)
-		why = because("no-carrier",
-			      "plug the cable in, or set the other end up; see "
-			      "`ip link`",
-			      "the peer's MAC address could not be resolved: "
-			      "%s has no carrier",
-			      p->device.name);
-	else if (p->chosen.kind == NET_ROUTE_LOCAL || is_loopback(p->to))
-		why = because("peer-is-local-address",
-			      "use the address of the network device behind "
-			      "the peer's RDMA device; two devices of one host "
-			      "need two network namespaces or machines, or "
-			      "the rules that labs/rxe.sh sets up",
-			      "the peer's MAC address could not be resolved: "
-			      "%s is an address of this host itself, but not "
-			      "of %s, and nobody answers for it there",
-			      p->to_text, p->device.name);
-	else if (leads_elsewhere(p))
-		why = no_route(p);
-	else
-		why = nobody_answers(p);
-	see_path(&why, p);
-	return why;
+		return because("no-carrier",
+			       "plug the cable in, or set the other end up; "
+			       "see `ip link`",
+			       "the peer's MAC address could not be resolved: "
+			       "%s has no carrier",
+			       p->device.name);
+	if (p->chosen.kind == NET_ROUTE_LOCAL || is_loopback(p->to))
+		return because("peer-is-local-address",
+			       "use the address of the network device behind "
+			       "the peer's RDMA device; two devices of one "
+			       "host need two network namespaces or machines, "
+			       "or the rules that labs/rxe.sh sets up",
+			       "the peer's MAC address could not be resolved: "
+			       "%s is an address of this host itself, but not "
+			       "of %s, and nobody answers for it there",
+			       p->to_text, p->device.name);
+	return leads_elsewhere(p) ? no_route(p) : nobody_answers(p);
 }
 
 static struct explanation families_differ(const struct path *p)
@@ -315,18 +291,19 @@ struct explanation explain_path(struct ibv_context *context,
 				const struct ibv_ah_attr *ah, int err)
 {
 	struct path p = look_at(context, ah);
+	struct explanation why = no_idea();
 
-	switch (err) {
-	case EINVAL:
+	if (err == EINVAL)
 		return explain_path_values(context, ah);
-	case ENODATA:
+	if (err == ENODATA)
 		return empty_slot(&p);
-	case ENETUNREACH:
-		return unreachable(&p);
-	case ETIMEDOUT:
-		return timed_out(&p);
-	case ENODEV:
-		return no_device(&p);
-	}
-	return no_idea();
+	look_at_network(&p);
+	if (err == ENETUNREACH)
+		why = unreachable(&p);
+	else if (err == ETIMEDOUT)
+		why = timed_out(&p);
+	else if (err == ENODEV)
+		why = no_device(&p);
+	see_path(&why, &p);
+	return why;
 }

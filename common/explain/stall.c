@@ -105,13 +105,10 @@ static struct explanation check_link(const struct wait *w)
 
 static struct explanation check_rd_atomic(const struct wait *w)
 {
-	enum ibv_wr_opcode opcode;
+	const struct ibv_send_wr *send = w->rq->send;
 
-	if (!w->rq->send || w->now.max_rd_atomic)
-		return no_idea();
-	opcode = w->rq->send->opcode;
-	if (opcode != IBV_WR_RDMA_READ && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
-	    opcode != IBV_WR_ATOMIC_FETCH_AND_ADD)
+	if (!send || w->now.max_rd_atomic ||
+	    (send->opcode != IBV_WR_RDMA_READ && !is_atomic(send->opcode)))
 		return no_idea();
 	return because("rd-atomic-zero",
 		       "set max_rd_atomic to at least 1 in RTS (and the peer's "

@@ -258,56 +258,51 @@ static struct explanation bad_mapping(const void *addr, size_t length,
 	struct mapping m = mapping_of((uintptr_t)addr, length);
 	struct explanation why = no_idea();
 
-	if (!m.whole) {
-		why = because("mr-not-mapped",
-			      "register what malloc or mmap gave, with the "
-			      "length that was asked for, and before it is "
-			      "freed",
-			      "nothing is mapped at 0x%jx, which is in the "
-			      "range %p + %zu",
-			      (uintmax_t)m.hole, addr, length);
-	} else if (!m.writable && (access & IBV_ACCESS_LOCAL_WRITE)) {
+	if (!m.whole)
+		return because("mr-not-mapped",
+			       "register what malloc or mmap gave, with the "
+			       "length that was asked for, and before it is "
+			       "freed",
+			       "nothing is mapped at 0x%jx, which is in the "
+			       "range %p + %zu",
+			       (uintmax_t)m.hole, addr, length);
+	if (m.writable)
+		return because("mr-cannot-pin",
+			       "register ordinary memory; for a device's "
+			       "memory (GPU, DAX) use ibv_reg_dmabuf_mr",
+			       "the range is mapped and writable, so its pages "
+			       "are of a kind that cannot be pinned (device "
+			       "memory, DAX)");
+	/* MAP_SHARED 的，只读的 MR 也不行：6.2 之前的内核总是按“要写”来 pin。*/
+	if (access & IBV_ACCESS_LOCAL_WRITE)
 		why = because("mr-read-only",
 			      "map it with PROT_WRITE, copy it (a string "
 			      "literal), or leave LOCAL_WRITE and REMOTE_* out",
 			      "the memory is mapped read-only, and LOCAL_WRITE "
 			      "was asked for");
-		also_seen(&why, "%s", m.line);
-	} else if (m.shared) {
-		/* 只读的 MR 也一样：6.2 之前的内核总是按“要写”来 pin。*/
+	else if (m.shared)
 		why = because("mr-shared-read-only",
 			      "map it with MAP_PRIVATE: its pages are copied "
 			      "when they are pinned",
 			      "the memory is mapped read-only and MAP_SHARED, "
 			      "and this kernel pins pages as if to write them");
-		also_seen(&why, "%s", m.line);
-	} else if (!m.writable) {
-		also_seen(&why, "%s", m.line);
-	} else {
-		why = because("mr-cannot-pin",
-			      "register ordinary memory; for a device's memory "
-			      "(GPU, DAX) use ibv_reg_dmabuf_mr",
-			      "the range is mapped and writable, so its pages "
-			      "are of a kind that cannot be pinned (device "
-			      "memory, DAX)");
-	}
+	also_seen(&why, "%s", m.line);
 	return why;
 }
 
 static struct explanation wrong_access(struct ibv_pd *pd, int access)
 {
-	if (access & IBV_ACCESS_ON_DEMAND) {
-		struct ibv_device_attr_ex attr;
+	struct ibv_device_attr_ex attr;
 
-		if (!ibv_query_device_ex(pd->context, NULL, &attr) &&
-		    !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-			return because("odp-unsupported",
-				       "leave IBV_ACCESS_ON_DEMAND out; the "
-				       "pages are pinned then",
-				       "%s cannot page on demand (ON_DEMAND)",
-				       device_of(pd->context));
-	}
-	return no_idea();
+	if (!(access & IBV_ACCESS_ON_DEMAND) ||
+	    ibv_query_device_ex(pd->context, NULL, &attr) ||
+	    (attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		return no_idea();
+	return because("odp-unsupported",
+		       "leave IBV_ACCESS_ON_DEMAND out; the pages are pinned "
+		       "then",
+		       "%s cannot page on demand (ON_DEMAND)",
+		       device_of(pd->context));
 }
 
 /*
@@ -537,22 +532,21 @@ static struct explanation bad_caps(struct ibv_pd *pd,
 				   const struct ibv_qp_init_attr *init)
 {
 	struct ibv_device_attr device;
-	bool asked = !ibv_query_device(pd->context, &device);
+	const bool asked = !ibv_query_device(pd->context, &device);
+	const uint32_t wrs = asked ? (uint32_t)device.max_qp_wr : UINT32_MAX;
+	const uint32_t sges = asked ? (uint32_t)device.max_sge : UINT32_MAX;
 	const struct {
 		const char *name;
 		uint32_t wanted;
 		const char *limit_name;
 		uint32_t limit;
 	} rows[] = {
-		{ "max_send_wr", init->cap.max_send_wr, "max_qp_wr",
-		  asked ? (uint32_t)device.max_qp_wr : UINT32_MAX },
+		{ "max_send_wr", init->cap.max_send_wr, "max_qp_wr", wrs },
 		{ "max_recv_wr", init->srq ? 0 : init->cap.max_recv_wr,
-		  "max_qp_wr",
-		  asked ? (uint32_t)device.max_qp_wr : UINT32_MAX },
-		{ "max_send_sge", init->cap.max_send_sge, "max_sge",
-		  asked ? (uint32_t)device.max_sge : UINT32_MAX },
+		  "max_qp_wr", wrs },
+		{ "max_send_sge", init->cap.max_send_sge, "max_sge", sges },
 		{ "max_recv_sge", init->srq ? 0 : init->cap.max_recv_sge,
-		  "max_sge", asked ? (uint32_t)device.max_sge : UINT32_MAX },
+		  "max_sge", sges },
 		{ "max_inline_data", init->cap.max_inline_data,
 		  "limit for inline data",
 		  asked && device_is_rxe(pd->context) ? RXE_MAX_INLINE

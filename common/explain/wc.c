@@ -34,17 +34,16 @@ static struct case_of look_at(struct ibv_qp *qp, enum ibv_wc_status status,
 			 IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			 IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_QKEY | IBV_QP_PORT |
 			 IBV_QP_PATH_MTU;
+	const bool ud = qp->qp_type == IBV_QPT_UD;
 	struct ibv_qp_init_attr init = { 0 };
 
 	c.known = peek_at_qp(qp, &c.now, mask, &init);
 	c.rxe = device_is_rxe(qp->context);
-	if (c.known && qp->qp_type == IBV_QPT_UD)
-		c.device = net_device_of_gid(qp->context, c.now.port_num, 0);
-	if (!c.known || qp->qp_type == IBV_QPT_UD)
+	if (!c.known)
 		return c;
 	c.device = net_device_of_gid(qp->context, c.now.port_num,
-				     c.now.ah_attr.grh.sgid_index);
-	if (!gid_is_zero(&c.now.ah_attr.grh.dgid))
+				     ud ? 0 : c.now.ah_attr.grh.sgid_index);
+	if (!ud && !gid_is_zero(&c.now.ah_attr.grh.dgid))
 		c.peer = find_local_peer(&c.now.ah_attr.grh.dgid,
 					 c.now.dest_qp_num);
 	return c;
