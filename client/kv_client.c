@@ -130,7 +130,6 @@ static const char *key_name(char name[KV_KEY_MOST + 1], uint32_t key)
 	return name;
 }
 
-// region kv-verify
 /* 种子的低 16 位是 key 的号码；值的头 8 个字节是种子，其余由它生成。*/
 static int verify(const struct kv *kv, uint32_t key, const char *value,
 		  uint32_t length)
@@ -149,7 +148,6 @@ static int verify(const struct kv *kv, uint32_t key, const char *value,
 		    "key-%u has a wrong value: %u bytes, seed 0x%jx", key,
 		    length, (uintmax_t)seed);
 }
-// endregion kv-verify
 
 static int see_version(struct outcome *out, uint32_t key, uint32_t version,
 		       bool newer)

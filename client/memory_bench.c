@@ -132,7 +132,6 @@ static int next_completion(struct remote_memory *memory)
 	return n < 0 ? n : 0;
 }
 
-// region bench-loop
 static int measure(struct bench *b)
 {
 	const uint64_t most = (uint64_t)b->depth * b->qps;
@@ -158,7 +157,6 @@ static int measure(struct bench *b)
 	b->seconds = (double)(now_ns() - began) / 1e9;
 	return rc;
 }
-// endregion bench-loop
 
 /* ---- 之前放好内容，之后核对 ---------------------------------------------------- */
 

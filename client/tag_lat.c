@@ -342,7 +342,6 @@ static int hear_server(struct side *side)
 	return rc ? rc : tag_wait(channel, &request, message_ms(side));
 }
 
-// region window
 static int send_all(struct side *side)
 {
 	const uint64_t iters = side->opt.plan.iters;
@@ -368,7 +367,6 @@ static int receive_all(struct side *side)
 	}
 	return rc;
 }
-// endregion window
 
 static int prepare(struct side *side, struct laps *laps)
 {

@@ -111,7 +111,6 @@ static int send_plan(const struct peer *peer, int64_t deadline)
 				"plan of the memory");
 }
 
-// region memory-lend
 static int lend(struct peer *peer, int64_t deadline)
 {
 	const struct lender *lender = peer->service->context;
@@ -142,7 +141,6 @@ static int lend(struct peer *peer, int64_t deadline)
 	rc = sock_sync_step(peer->sock, SYNC_READY, rc, deadline);
 	return rc ? rc : send_plan(peer, deadline);
 }
-// endregion memory-lend
 
 static uint64_t *lock_word(const struct lender *lender, uint32_t cell)
 {

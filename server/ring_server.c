@@ -101,7 +101,6 @@ static int send_plan(const struct peer *peer, int64_t deadline)
 				"plan of the ring");
 }
 
-// region ring-open
 static int open_ring(struct peer *peer, int64_t deadline)
 {
 	const struct reader *reader = peer->service->context;
@@ -128,7 +127,6 @@ static int open_ring(struct peer *peer, int64_t deadline)
 	rc = sock_sync_step(peer->sock, SYNC_READY, rc, deadline);
 	return rc ? rc : send_plan(peer, deadline);
 }
-// endregion ring-open
 
 static void close_ring(struct peer *peer)
 {

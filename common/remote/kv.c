@@ -85,7 +85,6 @@ static int trusts(const struct kv *kv, uint32_t version)
 #endif
 }
 
-// region kv-read
 /* 读出一个完整的版本，放在 buffer 里；@version 0：这个 cell 还是空的。*/
 static int read_cell(struct kv *kv, uint32_t cell, uint32_t *version)
 {
@@ -119,7 +118,6 @@ static int read_cell(struct kv *kv, uint32_t cell, uint32_t *version)
 				    *version, cell);
 	}
 }
-// endregion kv-read
 
 /* ---- 找 --------------------------------------------------------------------- */
 

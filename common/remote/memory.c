@@ -104,7 +104,6 @@ int memory_close(struct remote_memory *memory)
 
 /* ---- 一次请求，等它做完 ------------------------------------------------------- */
 
-// region remote-requests
 static int done(struct remote_memory *memory, uint64_t wr_id)
 {
 	return poll_completion(&memory->res, wr_id, NULL, memory->timeout_ms);
@@ -165,7 +164,6 @@ int memory_add(struct remote_memory *memory, uint32_t cell, uint32_t offset,
 	*before = rc ? 0 : atomic_result(&memory->res, ATOMIC);
 	return rc;
 }
-// endregion remote-requests
 
 /* ---- 锁 --------------------------------------------------------------------- */
 
