@@ -136,7 +136,7 @@ int engine_client_options_parse(struct engine_client_options *opt, int argc,
 		.rows = rows,
 		.column = 23,
 		.letters = "",
-		.tail = "\nExit code: 0 done, 1 failed, 2 wrong usage.\n",
+		.tail = "\n" EXIT_CODES,
 	};
 	const bool help = argc > 1 && (!strcmp(argv[1], "-h") ||
 				       !strcmp(argv[1], "--help"));

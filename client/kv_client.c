@@ -50,10 +50,7 @@ static const char head[] = USAGE
 	"Whether its last put was done nobody knows. Keys cannot be deleted, "
 	"and all of\n"
 	"them go with the server.\n\n"
-	"  server_ip          where memory_server runs\n"
-	"  device_name        RDMA device (default: the first usable)\n"
-	"  port               TCP port (default: 18515)\n"
-	"  gid_index          GID table slot (default: chosen by type)\n\n";
+	"  server_ip          where memory_server runs\n" DEVICE_HELP;
 static const char tail[] =
 	"\nExit code: 0 done, 1 failed or no such key, 2 wrong usage.\n";
 
@@ -84,9 +81,7 @@ static int parse(struct kv_options *opt, int argc, char *argv[])
 		  NUMBER(opt->puts, 50, 0, 100) },
 		{ 'c', "count", NULL, "count the keys and their versions",
 		  FLAG(opt->count) },
-		{ 'e', "events", NULL,
-		  "sleep until completions come, do not poll",
-		  FLAG(opt->where.config.events) },
+		{ EVENTS(opt->where.config.events) },
 		{ 't', "timeout", "SECS",
 		  "limit of every wait, also for a lock\n(default: 10 for the "
 		  "server, 5 for all others)",

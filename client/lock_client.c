@@ -65,20 +65,15 @@ static const char head[] = USAGE
 	"knows whether the last request of a killed client was done: each one "
 	"may have\n"
 	"added 1 more than it has told.\n\n"
-	"  server_ip          where memory_server runs\n"
-	"  device_name        RDMA device (default: the first usable)\n"
-	"  port               TCP port (default: 18515)\n"
-	"  gid_index          GID table slot (default: chosen by type)\n\n";
-static const char tail[] = "\nExit code: 0 done, 1 failed, 2 wrong usage.\n";
+	"  server_ip          where memory_server runs\n" DEVICE_HELP;
+static const char tail[] = "\n" EXIT_CODES;
 
 static int parse(struct lock_options *opt, int argc, char *argv[])
 {
 	const struct option_row rows[] = {
 		{ 'n', "rounds", "N", "add N times; 0: only look (default: @)",
 		  NUMBER(opt->rounds, 1000, 0, UINT32_MAX) },
-		{ 'e', "events", NULL,
-		  "sleep until completions come, do not poll",
-		  FLAG(opt->where.config.events) },
+		{ EVENTS(opt->where.config.events) },
 		{ 't', "timeout", "SECS",
 		  "limit of every wait, also for the lock\n(default: 10 for "
 		  "the server, 5 for all others)",

@@ -50,11 +50,8 @@ static const char head[] = USAGE
 	"Measures one-sided operations in the memory of memory_server, and "
 	"checks what\n"
 	"they did. Cell 1 is overwritten.\n\n"
-	"  server_ip          where memory_server runs\n"
-	"  device_name        RDMA device (default: the first usable)\n"
-	"  port               TCP port (default: 18515)\n"
-	"  gid_index          GID table slot (default: chosen by type)\n\n";
-static const char tail[] = "\nExit code: 0 done, 1 failed, 2 wrong usage.\n";
+	"  server_ip          where memory_server runs\n" DEVICE_HELP;
+static const char tail[] = "\n" EXIT_CODES;
 
 static int parse(struct bench *b, int argc, char *argv[])
 {
@@ -72,9 +69,7 @@ static int parse(struct bench *b, int argc, char *argv[])
 		  "by so many QPs in turn, 1 ... # (default: @);\neach has "
 		  "--depth at once",
 		  NUMBER(b->qps, 1, 1, 256) },
-		{ 'e', "events", NULL,
-		  "sleep until completions come, do not poll",
-		  FLAG(b->where.config.events) },
+		{ EVENTS(b->where.config.events) },
 		{ 't', "timeout", "SECS",
 		  "limit of every wait (default: 10 for the\nserver, 5 for all "
 		  "others)",

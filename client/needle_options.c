@@ -129,7 +129,7 @@ int needle_options_parse(struct needle_options *opt, int argc, char *argv[])
 		.rows = rows,
 		.column = 21,
 		.letters = "",
-		.tail = "\nExit code: 0 done, 1 failed, 2 wrong usage.\n",
+		.tail = "\n" EXIT_CODES,
 	};
 	const struct verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
 	int rc;

@@ -50,11 +50,8 @@ static const char head[] = USAGE
 	"it fails,\n"
 	"messages for which there was no credit yet may have been taken or "
 	"lost.\n\n"
-	"  server_ip          where ring_server runs\n"
-	"  device_name        RDMA device (default: the first usable)\n"
-	"  port               TCP port (default: 18515)\n"
-	"  gid_index          GID table slot (default: chosen by type)\n\n";
-static const char tail[] = "\nExit code: 0 done, 1 failed, 2 wrong usage.\n";
+	"  server_ip          where ring_server runs\n" DEVICE_HELP;
+static const char tail[] = "\n" EXIT_CODES;
 
 static int parse(struct ring_options *opt, int argc, char *argv[])
 {

@@ -25,8 +25,7 @@ struct tcpx_options {
 	"       test_connection [options] client <server_ip>\n\n"
 #define TAIL                                                                  \
 	"\nThe client decides about --size, --iters, --bw and --ping-pong.\n" \
-	"UCCL_TCPX_DEBUG=1 shows each call of the plugin.\n"                  \
-	"Exit code: 0 done, 1 failed, 2 wrong usage.\n"
+	"UCCL_TCPX_DEBUG=1 shows each call of the plugin.\n" EXIT_CODES
 static const char usage[] = "usage: test_connection [options] server | client "
 			    "<server_ip>; see --help";
 

@@ -46,12 +46,8 @@ static const char head[] = USAGE
 	"and then\n"
 	"its lock is free again. Clients are trusted: each may write all of "
 	"it. What is\n"
-	"in it goes with the server.\n\n"
-	"  device_name        RDMA device (default: the first usable)\n"
-	"  port               TCP port (default: 18515)\n"
-	"  gid_index          GID table slot (default: chosen by type)\n\n";
-static const char tail[] = "\nSIGINT or SIGTERM ends it. Exit code: 0 done, 1 "
-			   "failed, 2 wrong usage.\n";
+	"in it goes with the server.\n\n" DEVICE_HELP;
+static const char tail[] = "\nSIGINT or SIGTERM ends it. " EXIT_CODES;
 
 static int parse(struct server_options *opt, int argc, char *argv[])
 {

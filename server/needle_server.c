@@ -33,12 +33,8 @@ static const char usage[] = USAGE "; see --help";
 static const char head[] = USAGE
 	"\n\n"
 	"Lets engines read the needles that are in DIR now with RDMA READ.\n"
-	"What is put later is served after the next start.\n\n"
-	"  device_name        RDMA device (default: the first usable)\n"
-	"  port               TCP port (default: 18515)\n"
-	"  gid_index          GID table slot (default: chosen by type)\n\n";
-static const char tail[] = "\nSIGINT or SIGTERM ends it. Exit code: 0 done, 1 "
-			   "failed, 2 wrong usage.\n";
+	"What is put later is served after the next start.\n\n" DEVICE_HELP;
+static const char tail[] = "\nSIGINT or SIGTERM ends it. " EXIT_CODES;
 
 static int parse(struct server_options *opt, int argc, char *argv[])
 {

@@ -42,9 +42,7 @@ struct engine_options {
 	      "Reads needles from a storage node (needle_server) with RDMA " \
 	      "READ, for\n"                                                  \
 	      "clients on a Unix socket.\n\n"
-#define TAIL                                                                 \
-	"\nSIGINT or SIGTERM ends it. Exit code: 0 done, 1 failed, 2 wrong " \
-	"usage.\n"
+#define TAIL "\nSIGINT or SIGTERM ends it. " EXIT_CODES
 static const char usage[] = USAGE "; see --help";
 
 /* HOST、HOST:PORT、[IPv6]:PORT。没有方括号而有两个以上冒号的，整个是 IPv6 地址。*/

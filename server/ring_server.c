@@ -45,12 +45,9 @@ static const char head[] = USAGE
 	"and a QP of\n"
 	"its own. When one is killed, the messages that have come whole are "
 	"taken; what\n"
-	"it had not yet sent, or only in part, is lost with it.\n\n"
-	"  device_name        RDMA device (default: the first usable)\n"
-	"  port               TCP port (default: 18515)\n"
-	"  gid_index          GID table slot (default: chosen by type)\n\n";
-static const char tail[] = "\nSIGINT or SIGTERM ends it. Exit code: 0 done, 1 "
-			   "failed, 2 wrong usage.\n";
+	"it had not yet sent, or only in part, is lost with it.\n"
+	"\n" DEVICE_HELP;
+static const char tail[] = "\nSIGINT or SIGTERM ends it. " EXIT_CODES;
 
 static int parse(struct server_options *opt, int argc, char *argv[])
 {

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #define EXIT_USAGE   2
+#define EXIT_CODES   "Exit code: 0 done, 1 failed, 2 wrong usage.\n"
 #define OPTIONS_MOST 31 /* rows of a table */
 
 /* What an option or an operand is; the macros below say where it goes. */

@@ -35,6 +35,15 @@ int options_parse(struct rdma_options *opt, enum role role, int argc,
 		  char *argv[]);
 
 #define DEVICE_OPERANDS "[device_name] [port] [gid_index]"
+#define DEVICE_HELP                                                      \
+	"  device_name        RDMA device (default: the first usable)\n" \
+	"  port               TCP port (default: 18515)\n"               \
+	"  gid_index          GID table slot (default: chosen by type)\n\n"
+
+/* A row of option_row, @place: rdma_config's events. */
+#define EVENTS(place)                    \
+	.letter = 'e', .name = "events", \
+	.help = "sleep until completions come, do not poll", FLAG(place)
 
 /*
  * Take [device_name] [port] [gid_index], of which @argc are there, into @opt. -1, or
