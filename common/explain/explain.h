@@ -163,8 +163,6 @@ struct explanation explain_async_event(enum ibv_event_type type);
 
 /* ---- posting: post.c -------------------------------------------- */
 
-struct explanation explain_post(int err);
-
 /* @wr: the request that was refused: *bad_wr, or the list if that is NULL. */
 struct explanation explain_post_send(struct ibv_qp *qp,
 				     const struct ibv_send_wr *wr, int err);

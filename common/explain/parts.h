@@ -118,9 +118,8 @@ enum net_neighbour_state net_neighbour(const union ibv_gid *to, int device,
 /* ---- peer.c: a peer in this very kernel --------------------------- */
 
 struct local_peer {
-	bool gid_is_here; /* a device of this host has the peer's GID */
-	bool found;	  /* and its QP is there, */
-	bool sees_all;	  /* or it is not: this process sees all QPs */
+	bool found;    /* its QP is in this kernel, */
+	bool sees_all; /* or it is not: this process sees all QPs */
 	char device[64];
 	uint32_t qp_num, dest_qp_num, rq_psn, sq_psn;
 	enum ibv_qp_state state;

@@ -226,7 +226,6 @@ struct local_peer find_local_peer(const union ibv_gid *gid, uint32_t qp_num)
 	device_with_gid(peer.device, sizeof(peer.device), gid);
 	if (!peer.device[0])
 		return peer;
-	peer.gid_is_here = true;
 	sock = open_netlink(NETLINK_RDMA);
 	if (sock < 0)
 		return peer;

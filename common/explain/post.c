@@ -36,7 +36,7 @@ static struct posted look_at(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 	return p;
 }
 
-struct explanation explain_post(int err)
+static struct explanation explain_post(int err)
 {
 	switch (err) {
 	case EINVAL:

@@ -25,6 +25,15 @@
 #define HEAD	    64u /* 锁字独占一条 cache line */
 #define PROBES_MOST 64u /* 一个 key 只会在这么多个 cell 之内 */
 
+/* One half of a cell. In the byte order of the server's host. */
+struct kv_half {
+	uint32_t crc; /* CRC-32C of all that follows, as far as it is used */
+	uint32_t version;
+	uint32_t length;	   /* bytes of value */
+	char key[KV_KEY_MOST + 1]; /* ends with NULs */
+	char value[];
+};
+
 static uint32_t half_bytes(const struct kv *kv)
 {
 	return (kv->memory->cell_bytes - HEAD) / 2 / 8 * 8;
@@ -50,14 +59,15 @@ static uint32_t checksum(const struct kv_half *half)
 		      offsetof(struct kv_half, value) - from + half->length);
 }
 
-void kv_seal(struct kv_half *half, uint32_t version)
+static void kv_seal(struct kv_half *half, uint32_t version)
 {
 	half->version = version;
 	half->crc = checksum(half);
 }
 
 // region kv-check
-int kv_check(const struct kv_half *half, uint32_t version, uint32_t most)
+/* 锁字里是 @version，再读来的 @half 是完整的那一版吗？-EBADMSG：坏了；-ESTALE：别的版。*/
+static int kv_check(const struct kv_half *half, uint32_t version, uint32_t most)
 {
 	/* 先看长度：读坏了的话，它可以是任何数。*/
 	if (half->length > most || half->key[KV_KEY_MOST] ||
@@ -77,12 +87,12 @@ static struct kv_half *half_of(const struct kv *kv)
 
 static int trusts(const struct kv *kv, uint32_t version)
 {
+	int rc = kv_check(half_of(kv), version, kv_value_most(kv));
+
 #ifdef KV_TRUSTS_ALL /* 测试用：去掉核对，坏值就会被交出去 */
-	(void)version;
-	return half_of(kv)->length > kv_value_most(kv) ? -EBADMSG : 0;
-#else
-	return kv_check(half_of(kv), version, kv_value_most(kv));
+	rc = half_of(kv)->length > kv_value_most(kv) ? -EBADMSG : 0;
 #endif
+	return rc;
 }
 
 /* 读出一个完整的版本，放在 buffer 里；@version 0：这个 cell 还是空的。*/

@@ -19,15 +19,6 @@
 
 #define KV_KEY_MOST 31 /* bytes, without the NUL */
 
-/* One half of a cell. In the byte order of the server's host. */
-struct kv_half {
-	uint32_t crc; /* CRC-32C of all that follows, as far as it is used */
-	uint32_t version;
-	uint32_t length;	   /* bytes of value */
-	char key[KV_KEY_MOST + 1]; /* ends with NULs */
-	char value[];
-};
-
 /* Zero it before use, but for memory, which is open. */
 struct kv {
 	struct remote_memory *memory;
@@ -51,14 +42,5 @@ int kv_put(struct kv *kv, const char *key, const void *value, uint32_t length,
 
 /* Count the keys, and all puts that there have been, by looking at each cell. */
 int kv_count(struct kv *kv, uint64_t *keys, uint64_t *puts);
-
-/*
- * Is @half, read after a word of @version, that version, whole, and at most @most
- * bytes of value? 0, -EBADMSG: torn, -ESTALE: another version. Not reported.
- */
-int kv_check(const struct kv_half *half, uint32_t version, uint32_t most);
-
-/* Set version and crc of @half, whose other fields are filled. */
-void kv_seal(struct kv_half *half, uint32_t version);
 
 #endif

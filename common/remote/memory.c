@@ -139,8 +139,9 @@ int memory_write(struct remote_memory *memory, uint32_t cell, uint32_t offset,
 			  memory->res.remote.rkey, 0);
 }
 
-int memory_swap(struct remote_memory *memory, uint32_t cell, uint32_t offset,
-		uint64_t expected, uint64_t desired, uint64_t *before)
+static int memory_swap(struct remote_memory *memory, uint32_t cell,
+		       uint32_t offset, uint64_t expected, uint64_t desired,
+		       uint64_t *before)
 {
 	int rc = post_compare_swap(&memory->res, ATOMIC,
 				   address(memory, cell, offset),

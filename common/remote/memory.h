@@ -75,9 +75,7 @@ char *memory_buffer(const struct remote_memory *memory);
 int memory_write(struct remote_memory *memory, uint32_t cell, uint32_t offset,
 		 uint32_t length);
 
-/* Atomics on the 8 bytes at @offset; what was there before is in @before. */
-int memory_swap(struct remote_memory *memory, uint32_t cell, uint32_t offset,
-		uint64_t expected, uint64_t desired, uint64_t *before);
+/* FETCH_ADD on the 8 bytes at @offset; what was there before is in @before. */
 int memory_add(struct remote_memory *memory, uint32_t cell, uint32_t offset,
 	       uint64_t add, uint64_t *before);
 
