@@ -32,36 +32,17 @@ struct wire_head {
 	uint64_t count;
 } __attribute__((packed));
 
-struct wire_entry {
-	uint32_t volume_id;
-	uint64_t needle_id;
-	uint32_t cookie;
-	uint64_t remote_addr;
-	uint32_t rkey;
-	uint64_t size;
-	uint32_t crc32c;
-} __attribute__((packed));
-
-static struct wire_entry to_wire(const struct needle_entry *e)
+/* 本机字节序与 big-endian 之间；字节交换是自己的逆运算，来回都用它。*/
+static struct needle_entry swapped(struct needle_entry e)
 {
-	return (struct wire_entry){ .volume_id = htobe32(e->volume_id),
-				    .needle_id = htobe64(e->needle_id),
-				    .cookie = htobe32(e->cookie),
-				    .remote_addr = htobe64(e->remote_addr),
-				    .rkey = htobe32(e->rkey),
-				    .size = htobe64(e->size),
-				    .crc32c = htobe32(e->crc32c) };
-}
-
-static struct needle_entry from_wire(const struct wire_entry *w)
-{
-	return (struct needle_entry){ .volume_id = be32toh(w->volume_id),
-				      .needle_id = be64toh(w->needle_id),
-				      .cookie = be32toh(w->cookie),
-				      .remote_addr = be64toh(w->remote_addr),
-				      .rkey = be32toh(w->rkey),
-				      .size = be64toh(w->size),
-				      .crc32c = be32toh(w->crc32c) };
+	e.volume_id = htobe32(e.volume_id);
+	e.needle_id = htobe64(e.needle_id);
+	e.cookie = htobe32(e.cookie);
+	e.remote_addr = htobe64(e.remote_addr);
+	e.rkey = htobe32(e.rkey);
+	e.size = htobe64(e.size);
+	e.crc32c = htobe32(e.crc32c);
+	return e;
 }
 
 int needle_catalog_add(struct needle_catalog *catalog,
@@ -116,9 +97,9 @@ int needle_catalog_send(const struct needle_catalog *catalog, int sock,
 {
 	struct wire_head head = { htobe32(CATALOG_MAGIC),
 				  htobe16(CATALOG_VERSION),
-				  htobe16(sizeof(struct wire_entry)),
+				  htobe16(sizeof(struct needle_entry)),
 				  htobe64(catalog->count) };
-	struct wire_entry chunk[CHUNK];
+	struct needle_entry chunk[CHUNK];
 	uint32_t crc = 0;
 	int rc = sock_write_exact(sock, &head, sizeof(head), deadline,
 				  "catalogue");
@@ -127,7 +108,7 @@ int needle_catalog_send(const struct needle_catalog *catalog, int sock,
 		size_t n = 0;
 
 		while (n < CHUNK && sent < catalog->count)
-			chunk[n++] = to_wire(&catalog->entries[sent++]);
+			chunk[n++] = swapped(catalog->entries[sent++]);
 		crc = crc32c(crc, chunk, n * sizeof(*chunk));
 		rc = sock_write_exact(sock, chunk, n * sizeof(*chunk), deadline,
 				      "catalogue");
@@ -159,10 +140,10 @@ static int check_head(const struct wire_head *head)
 	if (be16toh(head->version) != CATALOG_VERSION)
 		return not_a_catalogue("its version is %u, mine is %u",
 				       be16toh(head->version), CATALOG_VERSION);
-	if (be16toh(head->entry_size) != sizeof(struct wire_entry))
+	if (be16toh(head->entry_size) != sizeof(struct needle_entry))
 		return not_a_catalogue("an entry is %u bytes, not %zu",
 				       be16toh(head->entry_size),
-				       sizeof(struct wire_entry));
+				       sizeof(struct needle_entry));
 	if (be64toh(head->count) > NEEDLE_CATALOG_MOST)
 		return not_a_catalogue("%ju needles are more than %u",
 				       be64toh(head->count),
@@ -191,12 +172,12 @@ static int check_entry(const struct needle_catalog *catalog,
 }
 
 static int take_entries(struct needle_catalog *catalog,
-			const struct wire_entry *chunk, size_t n)
+			const struct needle_entry *chunk, size_t n)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < n && !rc; i++) {
-		struct needle_entry entry = from_wire(&chunk[i]);
+		struct needle_entry entry = swapped(chunk[i]);
 
 		rc = check_entry(catalog, &entry);
 		if (!rc)
@@ -208,7 +189,7 @@ static int take_entries(struct needle_catalog *catalog,
 static int receive_entries(struct needle_catalog *catalog, uint64_t count,
 			   int sock, int64_t deadline)
 {
-	struct wire_entry chunk[CHUNK];
+	struct needle_entry chunk[CHUNK];
 	uint32_t crc = 0, sent;
 	int rc = 0;
 

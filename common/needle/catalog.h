@@ -28,7 +28,7 @@
 
 #define NEEDLE_CATALOG_MOST (1u << 24) /* entries */
 
-/* One needle as an engine sees it, in host byte order. */
+/* One needle as an engine sees it, in host byte order; packed as on the wire. */
 struct needle_entry {
 	uint32_t volume_id;
 	uint64_t needle_id;
@@ -37,7 +37,7 @@ struct needle_entry {
 	uint32_t rkey;
 	uint64_t size;	 /* bytes */
 	uint32_t crc32c; /* of all of them */
-};
+} __attribute__((packed));
 
 /* Zero it before use. */
 struct needle_catalog {
