@@ -233,29 +233,24 @@ int engine_map_received(struct engine_connection *c, uint64_t size,
 			struct engine_mapping *mapping)
 {
 	int fd = engine_stream_take_fd(&c->stream);
+	void *at = NULL;
 	int rc = 0;
 
 	if (fd < 0)
 		return fail(-EPROTO, NULL,
 			    "MapBufferResponse came without a file descriptor");
-	*mapping = (struct engine_mapping){ .size = size };
-	if (!holds(fd, size)) {
-		report_error("is it an engine of the same protocol?",
-			     "MapBufferResponse did not bring a sealed memfd "
-			     "of %ju bytes",
-			     size);
-		close(fd);
-		return -EPROTO;
-	}
+	if (!holds(fd, size))
+		rc = fail(-EPROTO, "is it an engine of the same protocol?",
+			  "MapBufferResponse did not bring a sealed memfd of "
+			  "%ju bytes",
+			  size);
 	/* 长度为 0 的映射不存在（EINVAL），空的 needle 也不需要它。*/
-	if (size) {
-		void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-
-		if (at == MAP_FAILED)
-			rc = call_failed(errno, "mmap(memfd, %ju bytes)", size);
-		else
-			mapping->data = at;
-	}
+	else if (size)
+		at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		rc = call_failed(errno, "mmap(memfd, %ju bytes)", size);
+	if (!rc)
+		*mapping = (struct engine_mapping){ at, size };
 	close(fd); /* 映射自己持有那个文件，不再需要 fd */
 	return rc;
 }

@@ -120,17 +120,6 @@ static int decode_number(const struct place *p, const msgpack_object *o,
 	return 0;
 }
 
-static int decode_opt_u32(const struct place *p, const msgpack_object *o,
-			  struct engine_opt_u32 *out)
-{
-	uint64_t n;
-	int rc = decode_number(p, o, UINT32_MAX, &n);
-
-	if (!rc)
-		*out = (struct engine_opt_u32){ true, (uint32_t)n };
-	return rc;
-}
-
 static int decode_value(const struct place *p, const msgpack_object *o,
 			void *out)
 {
@@ -149,7 +138,10 @@ static int decode_value(const struct place *p, const msgpack_object *o,
 	case ENGINE_U64:
 		return decode_number(p, o, UINT64_MAX, out);
 	case ENGINE_OPT_U32:
-		return decode_opt_u32(p, o, out);
+		rc = decode_number(p, o, UINT32_MAX, &n);
+		*(struct engine_opt_u32 *)out =
+			(struct engine_opt_u32){ !rc, (uint32_t)n };
+		return rc;
 	case ENGINE_TEXT:
 		return decode_text(p, o, out);
 	case ENGINE_TEXTS:
@@ -250,7 +242,7 @@ static int decode_field(struct engine_message *m, const struct place *p,
 static int decode_data(struct engine_message *m, const msgpack_object *data,
 		       struct engine_fault *fault)
 {
-	struct fields f = { .layout = engine_layout_of(m->type) };
+	struct fields f = { .layout = &engine_layouts[m->type] };
 	int rc = find_fields(&f, data, fault);
 
 	for (size_t i = 0; i < f.layout->count && !rc; i++) {
@@ -265,7 +257,7 @@ static int decode_data(struct engine_message *m, const msgpack_object *data,
 static enum engine_type known_type(const msgpack_object *name)
 {
 	for (int t = ENGINE_UNKNOWN + 1; t < ENGINE_TYPES; t++)
-		if (key_is(name, engine_layout_of(t)->name))
+		if (key_is(name, engine_layouts[t].name))
 			return (enum engine_type)t;
 	return ENGINE_UNKNOWN;
 }
@@ -299,7 +291,7 @@ static int decode_object(struct engine_message *m, const msgpack_object *root,
 	m->type = known_type(type);
 	if (m->type == ENGINE_UNKNOWN)
 		return decode_text(&p, type, &m->name);
-	m->name = engine_layout_of(m->type)->name;
+	m->name = engine_layouts[m->type].name;
 	return decode_data(m, data ? data : &nil, fault);
 }
 

@@ -46,14 +46,8 @@ struct engine_layout {
 #define ENGINE_TEXT_OF(string) { string, sizeof(string) - 1 }
 // clang-format on
 
-/* NULL for ENGINE_UNKNOWN. */
-const struct engine_layout *engine_layout_of(enum engine_type type);
-
-/* True if they are the same text. */
-static inline bool engine_same_text(struct engine_text a, struct engine_text b)
-{
-	return a.size == b.size && !memcmp(a.data, b.data, a.size);
-}
+/* Of each type; that of ENGINE_UNKNOWN is empty. */
+extern const struct engine_layout engine_layouts[ENGINE_TYPES];
 
 /*
  * Are these bytes exactly one MessagePack value, within ENGINE_DEPTH_MAX and

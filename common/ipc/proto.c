@@ -112,7 +112,7 @@ static const struct engine_field progress[] = {
 	[ENGINE_##type] = { ENGINE_TEXT_OF(name), fields, \
 			    sizeof(fields) / sizeof(fields[0]) }
 
-static const struct engine_layout layouts[ENGINE_TYPES] = {
+const struct engine_layout engine_layouts[ENGINE_TYPES] = {
 	LAYOUT(PING, "Ping", ping),
 	LAYOUT(PONG, "Pong", pong),
 	LAYOUT(GET_CAPABILITIES, "GetCapabilities", get_capabilities),
@@ -132,14 +132,9 @@ _Static_assert(sizeof(capabilities) <=
 		       ENGINE_FIELDS_MOST * sizeof(struct engine_field),
 	       "ENGINE_FIELDS_MOST is too small");
 
-const struct engine_layout *engine_layout_of(enum engine_type type)
-{
-	return layouts[type].name.data ? &layouts[type] : NULL;
-}
-
 const char *engine_type_name(enum engine_type type)
 {
-	return layouts[type].name.data;
+	return engine_layouts[type].name.data;
 }
 
 struct engine_text engine_text_of(const char *string)
@@ -238,7 +233,7 @@ int engine_encode(const struct engine_message *message,
 {
 	static const struct engine_text type = ENGINE_TEXT_OF("type");
 	static const struct engine_text data = ENGINE_TEXT_OF("data");
-	const struct engine_layout *layout = &layouts[message->type];
+	const struct engine_layout *layout = &engine_layouts[message->type];
 	msgpack_packer pk;
 	size_t count = 0;
 
@@ -301,7 +296,7 @@ static json_t *field_as_json(const struct engine_message *m,
 
 json_t *engine_message_as_json(const struct engine_message *message)
 {
-	const struct engine_layout *layout = &layouts[message->type];
+	const struct engine_layout *layout = &engine_layouts[message->type];
 	json_t *data = json_object();
 
 	for (size_t i = 0; i < layout->count; i++) {
