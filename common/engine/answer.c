@@ -53,7 +53,8 @@ void engine_read_abandon(struct engine_read *read)
 {
 	detach(read);
 	if (read->in_flight)
-		engine_link_cancel(read->service->link, &read->remote);
+		remote_reader_cancel(&read->service->link->reader,
+				     &read->remote);
 	else
 		release(read);
 }

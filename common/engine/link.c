@@ -187,7 +187,6 @@ static void on_connected(void *owner, uint32_t events)
 		return;
 	}
 	link->is_up = true;
-	link->times_up++;
 	link->patience_ms = PATIENCE_MS;
 	link->backoff_ms = BACKOFF_MS;
 	report_line("connected to %s port %u: %zu needles", link->host,
@@ -254,9 +253,4 @@ void engine_link_submit(struct engine_link *link, struct remote_read *read)
 	else if (!link->check.place)
 		timer_set(&link->loop->timers, &link->check,
 			  deadline_in_ms(ENGINE_LINK_STALL_MS));
-}
-
-void engine_link_cancel(struct engine_link *link, struct remote_read *read)
-{
-	remote_reader_cancel(&link->reader, read);
 }

@@ -34,7 +34,6 @@ struct engine_link {
 	/* to look at */
 	bool is_up;
 	struct needle_catalog catalog; /* of the last time that it was up */
-	uint64_t times_up;
 	/* the implementation's */
 	struct remote_reader reader;
 	int sock;   /* to the node, -1: none */
@@ -57,8 +56,7 @@ int engine_link_open(struct engine_link *link);
  */
 void engine_link_close(struct engine_link *link);
 
-/* As remote_reader_submit() and _cancel(); the link must be up to submit. */
+/* As remote_reader_submit(); the link must be up. */
 void engine_link_submit(struct engine_link *link, struct remote_read *read);
-void engine_link_cancel(struct engine_link *link, struct remote_read *read);
 
 #endif

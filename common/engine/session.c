@@ -41,10 +41,6 @@ static int64_t after_secs(int64_t base, uint64_t secs)
 
 int engine_sessions_open(struct engine_sessions *all)
 {
-	all->tree = NULL;
-	all->count = 0;
-	all->gone_next = 0;
-	all->random_left = 0;
 	all->gone = calloc(ENGINE_GONE_MOST, sizeof(*all->gone));
 	if (!all->gone)
 		return call_failed(ENOMEM, "calloc(%d session ids)",

@@ -68,8 +68,8 @@ struct engine_sessions {
 };
 
 /*
- * Fill most, default_secs, timers, pool, expired and context before. -ENOMEM
- * (reported). Undone by engine_sessions_close(), when all owners are gone.
+ * Zero it, and fill most, default_secs, timers, pool, expired and context before.
+ * -ENOMEM (reported). Undone by engine_sessions_close(), when all owners are gone.
  */
 int engine_sessions_open(struct engine_sessions *all);
 void engine_sessions_close(struct engine_sessions *all);
