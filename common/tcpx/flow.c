@@ -365,8 +365,9 @@ static int send_one(struct tcpx_flow *out, struct tcpx_flow *back,
 	/* 上一条 SEND 的 buffer 要先收回：窗口只有这么大。*/
 	if (out->posted - out->done >= out->window)
 		rc = until(out, complete, &out->done, out->done, back, wait);
-	return rc ? rc
-		  : until(out, post, &out->posted, out->posted, back, wait);
+	if (!rc)
+		rc = until(out, post, &out->posted, out->posted, back, wait);
+	return rc ? rc : post_all(back);
 }
 
 int tcpx_ping_pong(struct tcpx_flow *out, struct tcpx_flow *back,
@@ -380,14 +381,10 @@ int tcpx_ping_pong(struct tcpx_flow *out, struct tcpx_flow *back,
 	for (uint64_t i = 0; i < iters && !rc; i++) {
 		if (first)
 			rc = send_one(out, back, wait);
-		if (!rc && first)
-			rc = post_all(back);
 		if (!rc)
 			rc = until(back, receive, &back->done, i, out, wait);
 		if (!rc && !first)
 			rc = send_one(out, back, wait);
-		if (!rc && !first)
-			rc = post_all(back);
 		if (laps)
 			laps_next(laps);
 		if (!rc)

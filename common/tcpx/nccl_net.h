@@ -82,52 +82,45 @@ typedef struct {
 	int needsProxyProgress;
 } ncclNetDeviceHandle_t;
 
-/* v5 and v6. name and pciPath belong to the plugin, or to the caller. */
-typedef struct {
-	char *name;
-	char *pciPath; /* in /sys, NULL: not a PCI device */
-	uint64_t guid;
+/*
+ * The properties and the tables. What the versions have in common is written once;
+ * the order of the members is the interface. name and pciPath belong to the plugin,
+ * or to the caller.
+ */
+#define NCCL_NET_PLACE                                       \
+	char *name;                                          \
+	char *pciPath; /* in /sys, NULL: not a PCI device */ \
+	uint64_t guid;                                       \
 	int ptrSupport;
-	int speed; /* Mbit/s */
-	int port;
-	float latency; /* us, 0: unknown */
-	int maxComms;
+#define NCCL_NET_ABILITY                    \
+	int speed; /* Mbit/s */             \
+	int port;                           \
+	float latency; /* us, 0: unknown */ \
+	int maxComms;                       \
 	int maxRecvs; /* buffers of one irecv */
+#define NCCL_NET_DEVICE_TYPE \
+	int netDeviceType;   \
+	int netDeviceVersion;
+
+/* v5 and v6. */
+typedef struct {
+	NCCL_NET_PLACE
+	NCCL_NET_ABILITY
 } ncclNetProperties_v5_t;
 
 typedef struct {
-	char *name;
-	char *pciPath;
-	uint64_t guid;
-	int ptrSupport;
-	int speed;
-	int port;
-	float latency;
-	int maxComms;
-	int maxRecvs;
-	int netDeviceType;
-	int netDeviceVersion;
+	NCCL_NET_PLACE
+	NCCL_NET_ABILITY
+	NCCL_NET_DEVICE_TYPE
 } ncclNetProperties_v7_t;
 
 typedef struct {
-	char *name;
-	char *pciPath;
-	uint64_t guid;
-	int ptrSupport;
+	NCCL_NET_PLACE
 	int regIsGlobal;
-	int speed;
-	int port;
-	float latency;
-	int maxComms;
-	int maxRecvs;
-	int netDeviceType;
-	int netDeviceVersion;
+	NCCL_NET_ABILITY
+	NCCL_NET_DEVICE_TYPE
 } ncclNetProperties_v8_t;
 
-/*
- * The tables. What the versions have in common is written once; the order of the
- * members is the interface.
- */
 #define NCCL_NET_FIRST(properties)                        \
 	const char *name;                                 \
 	int (*init)(nccl_logger_t log);                   \

@@ -404,15 +404,13 @@ int tcpx_get_properties(struct tcpx_net *net, int dev,
 	int rc;
 
 	/* 结构体大小不同：拿 v5 的结构体去接 v8 的输出，会写穿栈。*/
-#define GET(table_type, p, offload)                                            \
-	do {                                                                   \
-		rc = IN_PLUGIN(net, "getProperties()",                         \
-			       ((const table_type *)net->table)                \
-				       ->getProperties(dev, &(p)));            \
-		*props = (struct tcpx_properties){                             \
-			(p).name,     (p).pciPath,  (p).speed, (p).ptrSupport, \
-			(p).maxComms, (p).maxRecvs, offload,                   \
-		};                                                             \
+#define GET(table_type, p, offload)                                         \
+	do {                                                                \
+		rc = IN_PLUGIN(net, "getProperties()",                      \
+			       ((const table_type *)net->table)             \
+				       ->getProperties(dev, &(p)));         \
+		*props = (struct tcpx_properties){ (p).name, (p).speed,     \
+						   (p).maxRecvs, offload }; \
 	} while (0)
 	if (net->api <= 6)
 		GET(ncclNet_v5_t, v5, false);

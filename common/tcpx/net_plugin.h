@@ -47,11 +47,8 @@ struct tcpx_net {
 };
 
 struct tcpx_properties {
-	const char *name;     /* the plugin's */
-	const char *pci_path; /* the plugin's, or NULL */
-	int speed;	      /* Mbit/s */
-	int ptr_support;      /* NCCL_PTR_HOST | ... */
-	int max_comms;
+	const char *name; /* the plugin's */
+	int speed;	  /* Mbit/s */
 	int max_recvs;
 	bool device_offload; /* not NCCL_NET_DEVICE_HOST */
 };
