@@ -156,8 +156,7 @@ int main(int argc, char *argv[])
 	if (rc >= 0)
 		return rc;
 	catch_stop_signals();
-	rc = opt.test.server ? tcpx_test_client(&opt.test, &out)
-			     : tcpx_test_server(&opt.test, &out);
+	rc = tcpx_run_test(&opt.test, &out);
 	if (!rc)
 		rc = print_result(&opt, &out);
 	if (!rc)

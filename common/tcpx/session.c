@@ -111,12 +111,12 @@ static int initialize(struct session *s)
 	return rc;
 }
 
-static int listen_on(struct session *s, unsigned int count)
+static int listen_on_all(struct session *s)
 {
 	struct tcpx_net *net = listening_net(s);
 	int rc = 0;
 
-	for (unsigned int i = 0; i < count && !rc; i++)
+	for (unsigned int i = 0; i < s->channels && !rc; i++)
 		rc = tcpx_listen(net, s->test->dev, &s->handles[i],
 				 &s->listeners[i]);
 	if (!rc && net != &s->net)
@@ -398,76 +398,57 @@ static int close_all(struct session *s)
 	return rc;
 }
 
-static struct session *new_session(const struct tcpx_test *test)
+static int meet_server(struct session *s)
+{
+	int rc;
+
+	report_step("Starting as CLIENT...");
+	report_step("Connecting to server for handle exchange...");
+	rc = connect_to_bootstrap_server(s);
+	return rc ? rc : take_handles(s);
+}
+
+// region server
+static int meet_client(struct session *s)
+{
+	int rc;
+
+	report_step("Starting as SERVER...");
+	rc = listen_on_all(s);
+	if (rc)
+		return rc;
+	report_line("✓ SUCCESS: Listening on device %d", s->test->dev);
+	report_step("Creating TCPX handle for client...");
+	rc = create_bootstrap_server(s);
+	return rc ? rc : take_plan(s);
+}
+
+static int run(struct session *s, struct tcpx_outcome *out)
+{
+	int rc = initialize(s);
+
+	if (!rc)
+		rc = is_server(s) ? meet_client(s) : meet_server(s);
+	return rc ? rc : transfer(s, out);
+}
+// endregion server
+
+int tcpx_run_test(const struct tcpx_test *test, struct tcpx_outcome *out)
 {
 	struct session *s = calloc(1, sizeof(*s)); /* 几十 KB，不放栈上 */
+	int rc, undo;
 
-	if (!s) {
-		report_error(NULL, "no memory for a session");
-		return NULL;
-	}
+	if (!s)
+		return fail(-ENOMEM, NULL, "no memory for a session");
 	s->test = test;
 	s->plan = test->plan;
 	s->channels = test->channels ? test->channels : 1;
 	s->sock = -1;
-	return s;
-}
-
-static int end_session(struct session *s, int rc, struct tcpx_outcome *out)
-{
-	int undo;
-
+	*out = (struct tcpx_outcome){ 0 };
+	rc = run(s, out);
 	if (!rc)
 		fill_outcome(s, out);
 	undo = close_all(s);
 	free(s);
 	return rc ? rc : undo;
-}
-
-// region server
-int tcpx_test_server(const struct tcpx_test *test, struct tcpx_outcome *out)
-{
-	struct session *s = new_session(test);
-	int rc;
-
-	if (!s)
-		return -ENOMEM;
-	*out = (struct tcpx_outcome){ 0 };
-	rc = initialize(s);
-	if (!rc) {
-		report_step("Starting as SERVER...");
-		rc = listen_on(s, s->channels);
-	}
-	if (!rc) {
-		report_line("✓ SUCCESS: Listening on device %d", test->dev);
-		report_step("Creating TCPX handle for client...");
-		rc = create_bootstrap_server(s);
-	}
-	if (!rc)
-		rc = take_plan(s);
-	if (!rc)
-		rc = transfer(s, out);
-	return end_session(s, rc, out);
-}
-// endregion server
-
-int tcpx_test_client(const struct tcpx_test *test, struct tcpx_outcome *out)
-{
-	struct session *s = new_session(test);
-	int rc;
-
-	if (!s)
-		return -ENOMEM;
-	*out = (struct tcpx_outcome){ 0 };
-	rc = initialize(s);
-	if (!rc) {
-		report_step("Starting as CLIENT...");
-		report_step("Connecting to server for handle exchange...");
-		rc = connect_to_bootstrap_server(s);
-	}
-	if (!rc)
-		rc = take_handles(s);
-	if (!rc)
-		rc = transfer(s, out);
-	return end_session(s, rc, out);
 }

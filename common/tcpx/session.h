@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * session.h - the whole of stage 6, once as server and once as client:
- * listen, hand the handle over, connect, register, move the messages, confirm,
- * close. build/test_connection and lesson 06 are these two functions.
+ * session.h - the whole of stage 6, as server or as client: listen, hand the
+ * handle over, connect, register, move the messages, confirm, close.
+ * build/test_connection and lesson 06 are this function.
  */
 #ifndef TCPX_SESSION_H
 #define TCPX_SESSION_H
@@ -36,10 +36,9 @@ struct tcpx_outcome {
 };
 
 /*
- * Serve one client, or be one. 0, or the negative errno of the first failure,
- * which has been reported; nothing is left open in either case.
+ * Serve one client, or be one if @test names a server. 0, or the negative errno of
+ * the first failure, which has been reported; nothing is left open in either case.
  */
-int tcpx_test_server(const struct tcpx_test *test, struct tcpx_outcome *out);
-int tcpx_test_client(const struct tcpx_test *test, struct tcpx_outcome *out);
+int tcpx_run_test(const struct tcpx_test *test, struct tcpx_outcome *out);
 
 #endif

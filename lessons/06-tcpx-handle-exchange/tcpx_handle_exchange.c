@@ -330,9 +330,9 @@ static int mix_api(void *ends)
 		dup2(fileno(says), STDOUT_FILENO);
 		dup2(fileno(says), STDERR_FILENO);
 		test.server = "127.0.0.1";
-		_exit(tcpx_test_client(&test, &out) ? 1 : 0);
+		_exit(tcpx_run_test(&test, &out) ? 1 : 0);
 	}
-	rc = tcpx_test_server(&test, &out);
+	rc = tcpx_run_test(&test, &out);
 	waitpid(child, &status, 0);
 	report_line("---- the client's side, exit code %d ----",
 		    WEXITSTATUS(status));
