@@ -271,7 +271,8 @@ static int server(const struct echo_options *opt, struct echo_outcome *out)
 	int rc;
 
 	expect_stop(); /* 有序的结束，不必为每个 client 各说一遍 */
-	report_step("make a UCX %s context and workers", ucx_version());
+	report_step("make a UCX %s context and workers",
+		    ucp_get_version_string());
 	rc = ucx_open(&s.worker, opt->busy);
 	if (rc)
 		return rc;
@@ -414,7 +415,8 @@ static int client(const struct echo_options *opt, char *obj, struct laps *laps,
 	struct ucx_worker worker = { 0 };
 	int rc;
 
-	report_step("make a UCX %s context and a worker", ucx_version());
+	report_step("make a UCX %s context and a worker",
+		    ucp_get_version_string());
 	rc = ucx_open(&worker, opt->busy);
 	if (rc)
 		return rc;

@@ -264,10 +264,9 @@ int connect_endpoint(struct ucx_worker *w, const char *server, uint16_t port,
 
 static int receive_peer_info(struct ucx_endpoint *ep, int64_t deadline)
 {
-	char what[64] = "waiting for its peer info";
 	size_t got;
 	int rc = ucx_stream_recv(ep, &ep->info_in, sizeof(ep->info_in), &got,
-				 deadline, what);
+				 deadline, "waiting for its peer info");
 
 	return rc ? rc : ucx_check_peer_info(&ep->info_in, ep->peer);
 }

@@ -83,12 +83,9 @@ int ucx_generate_tags(const void *handle, struct ucx_peer_info *info)
 	int rc;
 
 	/* 只用 handle（一个指针）不够：两个进程里的 endpoint 地址可能恰好相同。*/
-	if (getrandom(seed, sizeof(seed), 0) != sizeof(seed)) {
-		rc = -errno;
-		report_error(NULL, "getrandom(%d bytes): %s", SEED_BYTES,
-			     strerror(-rc));
-		return rc;
-	}
+	if (getrandom(seed, sizeof(seed), 0) != sizeof(seed))
+		return fail(-errno, NULL, "getrandom(%d bytes): %s", SEED_BYTES,
+			    strerror(errno));
 	python_bytes_repr(repr, seed, sizeof(seed));
 	snprintf(text, sizeof(text), "('msg_tag', %s, %ju)", repr,
 		 (uintmax_t)(uintptr_t)handle);

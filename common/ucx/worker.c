@@ -32,11 +32,13 @@
 
 #define STATUS(status) UCS_ERR_##status, "UCS_ERR_" #status
 
-static const struct {
+#define UCX_SAYS "UCX_LOG_LEVEL=warn shows what UCX itself has to say"
+
+static const struct status {
 	ucs_status_t status;
 	const char *name;
 	int err;
-	const char *next;
+	const char *next; /* NULL: UCX_SAYS */
 } statuses[] = {
 	{ STATUS(NO_MEMORY), ENOMEM, NULL },
 	{ STATUS(NO_DEVICE), ENODEV,
@@ -58,33 +60,27 @@ static const struct {
 	{ STATUS(CANCELED), ECANCELED, NULL },
 	{ STATUS(EXCEEDS_LIMIT), EMFILE, NULL },
 	{ STATUS(UNSUPPORTED), EOPNOTSUPP, NULL },
-	{ STATUS(IO_ERROR), EIO,
-	  "UCX_LOG_LEVEL=warn shows what UCX itself has to say" },
+	{ STATUS(IO_ERROR), EIO, NULL },
+	{ UCS_OK, "UCX status", EIO, NULL }, /* 其余的 */
 };
 
-#define N_STATUSES (sizeof(statuses) / sizeof(statuses[0]))
-
-static size_t row_of(ucs_status_t status)
+static const struct status *row_of(ucs_status_t status)
 {
-	size_t i = 0;
+	const struct status *row = statuses;
 
-	while (i < N_STATUSES && statuses[i].status != status)
-		i++;
-	return i;
+	while (row->status != UCS_OK && row->status != status)
+		row++;
+	return row;
 }
 
 int ucx_errno(ucs_status_t status)
 {
-	size_t i = row_of(status);
-
-	if (status == UCS_OK)
-		return 0;
-	return i < N_STATUSES ? -statuses[i].err : -EIO;
+	return status == UCS_OK ? 0 : -row_of(status)->err;
 }
 
 int ucx_failed(ucs_status_t status, const char *next, const char *fmt, ...)
 {
-	size_t i = row_of(status);
+	const struct status *row = row_of(status);
 	char call[256];
 	va_list ap;
 
@@ -92,19 +88,10 @@ int ucx_failed(ucs_status_t status, const char *next, const char *fmt, ...)
 	vsnprintf(call, sizeof(call), fmt, ap);
 	va_end(ap);
 	if (!next)
-		next = i < N_STATUSES && statuses[i].next
-			       ? statuses[i].next
-			       : "UCX_LOG_LEVEL=warn shows what UCX itself has "
-				 "to say";
-	report_error(next, "%s: %s (%d): %s", call,
-		     i < N_STATUSES ? statuses[i].name : "UCX status",
-		     (int)status, ucs_status_string(status));
+		next = row->next ? row->next : UCX_SAYS;
+	report_error(next, "%s: %s (%d): %s", call, row->name, (int)status,
+		     ucs_status_string(status));
 	return ucx_errno(status);
-}
-
-const char *ucx_version(void)
-{
-	return ucp_get_version_string();
 }
 
 void ucx_debug(const struct ucx_worker *w, const char *fmt, ...)
@@ -140,10 +127,7 @@ warn_while_starting(const char *file, unsigned int line, const char *function,
 {
 	char text[512];
 
-	(void)file;
-	(void)line;
-	(void)function;
-	(void)component;
+	(void)file, (void)line, (void)function, (void)component;
 	if (level == UCS_LOG_LEVEL_WARN) {
 		vsnprintf(text, sizeof(text), message, ap);
 		report_warning(NULL, "UCX: %s", text);

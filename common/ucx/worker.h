@@ -81,9 +81,6 @@ int ucx_failed(ucs_status_t status, const char *next, const char *fmt, ...)
 /* The negative errno that is nearest to @status; 0 for UCS_OK. */
 int ucx_errno(ucs_status_t status);
 
-/* "1.13.1", of the library that is loaded. */
-const char *ucx_version(void);
-
 /*
  * A line of UCX-Py's log, if UCXPY_LOG_LEVEL is DEBUG:
  * "[seconds] [host:pid] UCXPY  DEBUG text", on stderr.
