@@ -291,17 +291,16 @@ static int choose_api(struct tcpx_net *net, int api)
 	if (net->table)
 		return 0;
 	if (!used)
-		report_error("give the path of an NCCL net plugin, often named "
-			     "libnccl-net*.so",
-			     "%s is a library, but exports none of "
-			     "ncclNetPlugin_v%d ... v%d",
-			     net->path, NCCL_NET_OLDEST, NCCL_NET_NEWEST);
-	else
-		report_error("choose one of those with --net-api, or leave it "
-			     "out",
-			     "%s does not export ncclNetPlugin_v%d, but%s",
-			     net->path, api, exported);
-	return -EPROTONOSUPPORT;
+		return fail(-EPROTONOSUPPORT,
+			    "give the path of an NCCL net plugin, often named "
+			    "libnccl-net*.so",
+			    "%s is a library, but exports none of "
+			    "ncclNetPlugin_v%d ... v%d",
+			    net->path, NCCL_NET_OLDEST, NCCL_NET_NEWEST);
+	return fail(-EPROTONOSUPPORT,
+		    "choose one of those with --net-api, or leave it out",
+		    "%s does not export ncclNetPlugin_v%d, but%s", net->path,
+		    api, exported);
 }
 
 static int open_library(struct tcpx_net *net)
