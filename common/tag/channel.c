@@ -140,7 +140,7 @@ bool tag_cancel(struct tag_channel *ch, struct tag_request *request)
 {
 	if (!tag_match_cancel(&ch->match, &request->recv))
 		return false;
-	tag_complete(request, -ECANCELED);
+	request->status = -ECANCELED;
 	return true;
 }
 
@@ -264,7 +264,7 @@ static void give_up(struct tag_channel *ch, struct tag_request *request, int rc,
 	else if (!request || !tag_match_cancel(&ch->match, &request->recv))
 		tag_channel_fail(ch, rc);
 	if (request && request->status == -EINPROGRESS)
-		tag_complete(request, rc);
+		request->status = rc;
 }
 
 static bool is_complete(const struct tag_channel *ch, const void *request)

@@ -38,7 +38,7 @@ static int send_now(struct tag_channel *ch, struct tag_request *request)
 		return rc;
 	ch->counts.eager_sent++;
 	/* 内容已经拷走，用户的 buffer 可以再用：这就算发完了，不必等 ACK。*/
-	tag_complete(request, 0);
+	request->status = 0;
 	return 0;
 }
 
@@ -65,18 +65,16 @@ int tag_send(struct tag_channel *ch, struct tag_request *request,
 					 .tag = tag,
 					 .length = length,
 					 .buf = (char *)(uintptr_t)buf };
-	if (length > MAX_MSG_SIZE) {
-		report_error("divide it", "a message of %ju bytes is over %u",
-			     length, MAX_MSG_SIZE);
-		tag_complete(request, -EMSGSIZE);
-		return -EMSGSIZE;
-	}
-	if (ch->failed)
-		tag_complete(request, ch->failed);
+	if (length > MAX_MSG_SIZE)
+		request->status = fail(-EMSGSIZE, "divide it",
+				       "a message of %ju bytes is over %u",
+				       length, MAX_MSG_SIZE);
+	else if (ch->failed)
+		request->status = ch->failed;
 	else if (TAILQ_EMPTY(&ch->to_send))
 		rc = send_now(ch, request);
 	if (rc < 0)
-		tag_complete(request, tag_channel_fail(ch, rc));
+		request->status = tag_channel_fail(ch, rc);
 	if (request->status != -EINPROGRESS)
 		return request->status;
 	if (rc) {
@@ -90,23 +88,11 @@ int tag_send(struct tag_channel *ch, struct tag_request *request,
 static void deliver(struct tag_request *request, uint64_t tag, const void *data,
 		    uint64_t length)
 {
-	int status = tag_match_outcome(&request->recv, length);
-
 	request->tag = tag;
 	request->length = length;
-	if (!status && length)
+	request->status = tag_match_outcome(&request->recv, length);
+	if (!request->status && length)
 		memcpy(request->buf, data, length);
-	tag_complete(request, status);
-}
-
-static struct tag_request *request_of(struct tag_recv *recv)
-{
-	return tag_entry(recv, struct tag_request, recv);
-}
-
-static struct tag_unexpected *unexpected_of(struct tag_message *message)
-{
-	return tag_entry(message, struct tag_unexpected, message);
 }
 
 // region unexpected
@@ -172,7 +158,7 @@ static int arrived(struct tag_channel *ch, uint32_t slot,
 
 	if (!recv)
 		return keep(ch, slot, found);
-	matched(ch, request_of(recv), found);
+	matched(ch, tag_entry(recv, struct tag_request, recv), found);
 	return tag_free_slot(ch, slot, true);
 }
 
@@ -188,13 +174,16 @@ int tag_recv(struct tag_channel *ch, struct tag_request *request, void *buf,
 		.recv = { .tag = tag, .mask = mask, .size = size },
 	};
 	if (ch->failed) {
-		tag_complete(request, ch->failed);
+		request->status = ch->failed;
 		return ch->failed;
 	}
 	message = tag_match_post(&ch->match, &request->recv);
 	if (message) {
-		matched(ch, request, unexpected_of(message));
-		rc = drop(ch, unexpected_of(message));
+		struct tag_unexpected *u =
+			tag_entry(message, struct tag_unexpected, message);
+
+		matched(ch, request, u);
+		rc = drop(ch, u);
 	}
 	return rc ? tag_channel_fail(ch, rc) : 0;
 }

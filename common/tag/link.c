@@ -52,11 +52,6 @@ int tag_post(struct tag_channel *ch, uint32_t length, uint64_t tag,
 	return post_send(ch->res, slot, length, tag_mark(ch, false));
 }
 
-void tag_complete(struct tag_request *request, int status)
-{
-	request->status = status;
-}
-
 int tag_repost(struct tag_channel *ch)
 {
 	int rc = 0;
@@ -104,7 +99,7 @@ static void end_queue(struct tag_queue *queue, int status)
 	while ((request = TAILQ_FIRST(queue))) {
 		TAILQ_REMOVE(queue, request, node);
 		tag_release_buffer(request);
-		tag_complete(request, status);
+		request->status = status;
 	}
 }
 
@@ -120,7 +115,7 @@ void tag_end_requests(struct tag_channel *ch, int status)
 		modify_qp_to_error(ch->res);
 	while ((recv = TAILQ_FIRST(&ch->match.posted))) {
 		tag_match_cancel(&ch->match, recv);
-		tag_complete(tag_entry(recv, struct tag_request, recv), status);
+		tag_entry(recv, struct tag_request, recv)->status = status;
 	}
 	end_queue(&ch->to_send, status);
 	end_queue(&ch->to_read, status);
@@ -129,7 +124,7 @@ void tag_end_requests(struct tag_channel *ch, int status)
 		if (!ch->rendezvous[i])
 			continue;
 		tag_release_buffer(ch->rendezvous[i]);
-		tag_complete(ch->rendezvous[i], status);
+		ch->rendezvous[i]->status = status;
 		ch->rendezvous[i] = NULL;
 	}
 }

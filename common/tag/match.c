@@ -87,8 +87,7 @@ int tag_match_keep(struct tag_match *match, struct tag_message *message)
 		return -ENOBUFS;
 	TAILQ_INSERT_TAIL(&match->unexpected, message, node);
 	match->bytes += message->held;
-	if (++match->n_unexpected > match->most_messages)
-		match->most_messages = match->n_unexpected;
+	match->n_unexpected++;
 	return 0;
 }
 

@@ -58,10 +58,9 @@ struct tag_match {
 	TAILQ_HEAD(tag_messages, tag_message) unexpected;
 	uint64_t n_posted;
 	uint64_t n_unexpected;
-	uint64_t bytes;		/* held by unexpected messages */
-	uint64_t max_messages;	/* n_unexpected never exceeds it, */
-	uint64_t max_bytes;	/* nor bytes this */
-	uint64_t most_messages; /* the most that n_unexpected was */
+	uint64_t bytes;	       /* held by unexpected messages */
+	uint64_t max_messages; /* n_unexpected never exceeds it, */
+	uint64_t max_bytes;    /* nor bytes this */
 };
 
 /* Two empty queues, the second with limits. */

@@ -61,9 +61,6 @@ int tag_post(struct tag_channel *ch, uint32_t length, uint64_t tag,
 int tag_free_slot(struct tag_channel *ch, uint32_t slot, bool took_credit);
 int tag_repost(struct tag_channel *ch);
 
-/* The request is over. */
-void tag_complete(struct tag_request *request, int status);
-
 /* Deregister what @request has registered, if anything. */
 int tag_release_buffer(struct tag_request *request);
 

@@ -88,7 +88,7 @@ int tag_rendezvous_send(struct tag_channel *ch, struct tag_request *request)
 	rc = register_buffer(ch, request, IBV_ACCESS_REMOTE_READ);
 	if (rc) { /* 这一条发不了，连接还是好的 */
 		forget_id(ch, request);
-		tag_complete(request, rc);
+		request->status = rc;
 		return 0;
 	}
 	rts->addr = htole64((uintptr_t)request->buf);
@@ -179,7 +179,7 @@ static int send_fins(struct tag_channel *ch)
 		TAILQ_REMOVE(&ch->to_finish, request, node);
 		rc = tag_post(ch, sizeof(struct tag_header), request->tag,
 			      request->fetched, request->id, TAG_FIN);
-		tag_complete(request, rc ? rc : request->outcome);
+		request->status = rc ? rc : request->outcome;
 	}
 	return rc;
 }
@@ -194,7 +194,7 @@ int tag_rendezvous_fin(struct tag_channel *ch, const struct tag_header *fin)
 		return -EPROTO;
 	forget_id(ch, request);
 	rc = tag_release_buffer(request);
-	tag_complete(request, rc);
+	request->status = rc;
 	return rc;
 }
 
