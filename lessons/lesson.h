@@ -41,6 +41,11 @@ bool lesson_breaks(const struct lesson *lesson, const char *name);
 /* Say which mistake is planted, and plant it: lesson->broken is not NULL. */
 int lesson_plant(const struct lesson *lesson, void *with);
 
+/* What RTR -> RTS has to name, for those who do it with values of their own. */
+#define RTS_MASK                                                            \
+	(IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | \
+	 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
+
 /*
  * A QP in SQD: wait until its send queue is drained, at most @ms milliseconds.
  * Until then only ERR can be reached. Returns 0 or -errno (-ETIMEDOUT, reported).

@@ -88,7 +88,6 @@ int main(int argc, char *argv[])
 	struct rdma_resources res;
 	struct lesson lesson;
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
-	int undo;
 
 	if (rc >= 0)
 		return rc;
@@ -103,6 +102,6 @@ int main(int argc, char *argv[])
 		rc = lesson.broken->plant(&res);
 
 	report_step("destroy QP, CQ, MR, PD; close the device");
-	undo = destroy_rdma_resources(&res);
-	return rc || undo ? 1 : 0;
+	rc |= destroy_rdma_resources(&res);
+	return rc ? 1 : 0;
 }

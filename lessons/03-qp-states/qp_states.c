@@ -151,11 +151,7 @@ static int skip_rtr(void *res)
 				    .retry_cnt = 6,
 				    .rnr_retry = 7 };
 
-	return wrong_modify(res, &attr,
-			    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-				    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				    IBV_QP_MAX_QP_RD_ATOMIC,
-			    "INIT to RTS");
+	return wrong_modify(res, &attr, RTS_MASK, "INIT to RTS");
 }
 
 static int err_to_init(void *res)
@@ -230,7 +226,6 @@ int main(int argc, char *argv[])
 	struct rdma_resources res;
 	struct lesson lesson;
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
-	int undo;
 
 	if (rc >= 0)
 		return rc;
@@ -238,6 +233,6 @@ int main(int argc, char *argv[])
 	if (rc)
 		return 1;
 	rc = walk(&lesson, &res);
-	undo = destroy_rdma_resources(&res);
-	return rc || undo ? 1 : 0;
+	rc |= destroy_rdma_resources(&res);
+	return rc ? 1 : 0;
 }

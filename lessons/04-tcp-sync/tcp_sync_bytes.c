@@ -58,9 +58,9 @@ static void dump(const struct field *fields, const unsigned char *wire)
 	}
 }
 
-/* 读一条消息、打印、写回 @answer；answer 为空则把收到的原样送回。*/
-static int read_and_answer(int sock, const struct field *fields,
-			   const void *answer, size_t size, const char *what)
+/* 读一条消息、打印、原样送回。*/
+static int read_and_answer(int sock, const struct field *fields, size_t size,
+			   const char *what)
 {
 	int64_t deadline = deadline_in_ms(EXCHANGE_TIMEOUT_MS);
 	unsigned char wire[64];
@@ -70,8 +70,7 @@ static int read_and_answer(int sock, const struct field *fields,
 		return rc;
 	report_step("the peer's %s: %zu bytes", what, size);
 	dump(fields, wire);
-	return sock_write_exact(sock, answer ? answer : wire, size, deadline,
-				what);
+	return sock_write_exact(sock, wire, size, deadline, what);
 }
 
 /* hello 占 8 字节、sync 占 12 字节；我们与对端同版本，原样送回就是正确的应答。*/
@@ -85,7 +84,7 @@ static int peer_by_hand(struct rdma_resources *res, int sock)
 {
 	struct cm_con_data_t mine = cm_con_data_to_wire(cm_con_data_of(res));
 	struct cm_con_data_t peers;
-	int rc = read_and_answer(sock, hello_fields, NULL, HELLO_SIZE, "hello");
+	int rc = read_and_answer(sock, hello_fields, HELLO_SIZE, "hello");
 
 	if (!rc)
 		rc = sock_read_exact(sock, &peers, sizeof(peers),
@@ -105,7 +104,7 @@ static int peer_by_hand(struct rdma_resources *res, int sock)
 	if (!rc)
 		rc = modify_qp_to_rts(res);
 	return rc ? rc
-		  : read_and_answer(sock, sync_fields, NULL, SYNC_SIZE,
+		  : read_and_answer(sock, sync_fields, SYNC_SIZE,
 				    "sync message");
 }
 // endregion by-hand

@@ -27,11 +27,8 @@ static int to_rts_impatient(struct rdma_resources *a)
 				    .retry_cnt = 6,
 				    .rnr_retry = 1,
 				    .max_rd_atomic = 1 };
-	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-		   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		   IBV_QP_MAX_QP_RD_ATOMIC;
 
-	return modify_qp(a, &attr, mask);
+	return modify_qp(a, &attr, RTS_MASK);
 }
 
 // region pair
@@ -187,22 +184,18 @@ static int run(const struct lesson *lesson, struct rdma_resources *a,
 
 int main(int argc, char *argv[])
 {
-	struct rdma_resources ends[2], *a = &ends[0], *b = &ends[1];
+	struct rdma_resources ends[2] = { 0 }, *a = ends, *b = a + 1;
 	struct lesson lesson;
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
-	int undo;
 
 	if (rc >= 0)
 		return rc;
 	rc = init_rdma_resources(a, &lesson.config);
-	if (rc)
-		return 1;
-	rc = init_rdma_resources(b, &lesson.config);
-	if (!rc) {
+	if (!rc)
+		rc = init_rdma_resources(b, &lesson.config);
+	if (!rc)
 		rc = run(&lesson, a, b);
-		undo = destroy_rdma_resources(b);
-		rc = rc ? rc : undo;
-	}
-	undo = destroy_rdma_resources(a);
-	return rc || undo ? 1 : 0;
+	rc |= destroy_rdma_resources(b);
+	rc |= destroy_rdma_resources(a);
+	return rc ? 1 : 0;
 }

@@ -359,13 +359,12 @@ int main(int argc, char *argv[])
 	struct both_ends b = { 0 };
 	struct lesson lesson;
 	int rc = lesson_parse_break(&lesson, breaks, argc, argv);
-	int undo;
 
 	if (rc >= 0)
 		return rc;
 	catch_stop_signals();
 	rc = lesson.broken ? lesson.broken->plant(&b)
 			   : walk(&b, NCCL_PTR_HOST, (int)sizeof(TCPX_TEXT));
-	undo = close_both(&b);
-	return rc || undo ? 1 : 0;
+	rc |= close_both(&b);
+	return rc ? 1 : 0;
 }

@@ -334,22 +334,18 @@ static int run(const struct lesson *lesson, struct rdma_resources *a,
 
 int main(int argc, char *argv[])
 {
-	struct rdma_resources ends[2], *a = &ends[0], *b = &ends[1];
+	struct rdma_resources ends[2] = { 0 }, *a = ends, *b = a + 1;
 	struct lesson lesson;
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
-	int undo;
 
 	if (rc >= 0)
 		return rc;
 	rc = init_rdma_resources(a, &lesson.config);
-	if (rc)
-		return 1;
-	rc = init_rdma_resources(b, &lesson.config);
-	if (!rc) {
+	if (!rc)
+		rc = init_rdma_resources(b, &lesson.config);
+	if (!rc)
 		rc = run(&lesson, a, b);
-		undo = destroy_rdma_resources(b);
-		rc = rc ? rc : undo;
-	}
-	undo = destroy_rdma_resources(a);
-	return rc || undo ? 1 : 0;
+	rc |= destroy_rdma_resources(b);
+	rc |= destroy_rdma_resources(a);
+	return rc ? 1 : 0;
 }

@@ -37,11 +37,7 @@ int connect_ends(struct walk *w, struct ibv_mr *mr, uint8_t rnr_retry,
 		rc = modify_qp_to_rtr(&w->b);
 	if (!rc)
 		rc = modify_qp_to_rts(&w->b);
-	return rc ? rc
-		  : modify_qp(&w->a, &rts,
-			      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-				      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				      IBV_QP_MAX_QP_RD_ATOMIC);
+	return rc ? rc : modify_qp(&w->a, &rts, RTS_MASK);
 }
 // endregion connect-ends
 

@@ -261,7 +261,6 @@ int main(int argc, char *argv[])
 	struct lesson lesson;
 	struct walk w = { .lesson = &lesson };
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
-	int undo;
 
 	if (rc >= 0)
 		return rc;
@@ -270,6 +269,6 @@ int main(int argc, char *argv[])
 		     : no_memory_for_buffer(sizeof(*w.board));
 	if (!rc)
 		rc = run(&w);
-	undo = close_both(&w);
-	return rc || undo ? 1 : 0;
+	rc |= close_both(&w);
+	return rc ? 1 : 0;
 }

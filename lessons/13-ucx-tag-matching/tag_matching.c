@@ -84,11 +84,8 @@ static int to_rts_without_reads(struct rdma_resources *res)
 				    .retry_cnt = 6,
 				    .rnr_retry = 7,
 				    .max_rd_atomic = 0 };
-	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-		   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		   IBV_QP_MAX_QP_RD_ATOMIC;
 
-	return modify_qp(res, &attr, mask); /* 内核接受了，只是给个警告 */
+	return modify_qp(res, &attr, RTS_MASK); /* 内核接受了，只是给个警告 */
 }
 
 static int open_end(const struct lesson *lesson, struct end *end)
@@ -494,7 +491,6 @@ int main(int argc, char *argv[])
 	static struct pair p; /* 两个大 buffer，不放在栈上 */
 	struct lesson lesson;
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
-	int undo;
 
 	if (rc >= 0)
 		return rc;
@@ -504,8 +500,7 @@ int main(int argc, char *argv[])
 	/* 先关 channel（QP 进 ERR，request 收尾），再拆 verbs 的对象。*/
 	tag_channel_close(&p.b.channel);
 	tag_channel_close(&p.a.channel);
-	undo = destroy_rdma_resources(&p.b.res);
-	rc = rc ? rc : undo;
-	undo = destroy_rdma_resources(&p.a.res);
-	return rc || undo ? 1 : 0;
+	rc |= destroy_rdma_resources(&p.b.res);
+	rc |= destroy_rdma_resources(&p.a.res);
+	return rc ? 1 : 0;
 }

@@ -47,12 +47,11 @@ int main(int argc, char *argv[])
 	struct lesson lesson;
 	struct walk w = { .lesson = &lesson, .c.stream.fd = -1 };
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
-	int undo;
 
 	if (rc >= 0)
 		return rc;
 	catch_stop_signals();
 	rc = lesson.broken ? lesson.broken->plant(&w) : play(&w);
-	undo = walk_close(&w);
-	return rc || undo ? 1 : 0;
+	rc |= walk_close(&w);
+	return rc ? 1 : 0;
 }
