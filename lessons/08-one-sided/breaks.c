@@ -97,8 +97,7 @@ static int unaligned(void *walk)
 		rc = post_fetch_add(&w->a, 0, at(w, &w->board->counter) + 4,
 				    w->a.remote.rkey, 1);
 	if (!rc)
-		rc = poll_completion(&w->a, WR_ID_ADD(0), NULL,
-				     POLL_TIMEOUT_MS);
+		rc = await(&w->a, WR_ID_ADD(0));
 	return rc ? rc : not_refused("an unaligned atomic");
 }
 
@@ -149,9 +148,7 @@ static int no_receive(void *walk)
 	if (!rc)
 		rc = post_write_imm(&w->a, 0, 4, w->a.remote.addr,
 				    w->a.remote.rkey, 2026, IBV_SEND_SIGNALED);
-	return rc ? rc
-		  : poll_completion(&w->a, WR_ID_WRITE(0), NULL,
-				    POLL_TIMEOUT_MS);
+	return rc ? rc : await(&w->a, WR_ID_WRITE(0));
 }
 
 /* 先写 flag，后写数据：B 在两者之间醒来，拿走的是旧的。*/
@@ -212,11 +209,8 @@ static int read_and_write_end(struct walk *w, char *page_end, char *copy_end)
 	memset(send_slot(&w->a, 0), 0, SLOT_BYTES);
 	rc = post_request(&w->a, &read);
 	if (!rc)
-		rc = poll_completion(&w->a, WR_ID_READ(0), NULL,
-				     POLL_TIMEOUT_MS);
-	return rc ? rc
-		  : poll_completion(&w->a, WR_ID_WRITE(0), NULL,
-				    POLL_TIMEOUT_MS);
+		rc = await(&w->a, WR_ID_READ(0));
+	return rc ? rc : await(&w->a, WR_ID_WRITE(0));
 }
 
 /*

@@ -29,8 +29,7 @@ static int fetch_add(struct walk *w, uint64_t add)
 				w->a.remote.rkey, add);
 
 	if (!rc)
-		rc = poll_completion(&w->a, WR_ID_ADD(0), NULL,
-				     POLL_TIMEOUT_MS);
+		rc = await(&w->a, WR_ID_ADD(0));
 	if (!rc)
 		report_fact("FETCH_ADD %ju: it was %ju, it is %ju", add,
 			    atomic_result(&w->a, 0), w->board->counter);
@@ -43,8 +42,7 @@ static int compare_swap(struct walk *w, uint64_t expected, uint64_t desired)
 				   w->a.remote.rkey, expected, desired);
 
 	if (!rc)
-		rc = poll_completion(&w->a, WR_ID_SWAP(0), NULL,
-				     POLL_TIMEOUT_MS);
+		rc = await(&w->a, WR_ID_SWAP(0));
 	if (rc)
 		return rc;
 	/* 换成没换成，status 都是 success：只有原值说得出来。*/
@@ -153,8 +151,7 @@ static int for_all(struct client *clients, uint64_t addr, uint32_t rkey,
 	for (int i = 0; i < CLIENTS && !rc; i++)
 		rc = post(&clients[i].a, addr, rkey);
 	for (int i = 0; i < CLIENTS && !rc; i++)
-		rc = poll_completion(&clients[i].a, wr_id, NULL,
-				     POLL_TIMEOUT_MS);
+		rc = await(&clients[i].a, wr_id);
 	return rc;
 }
 

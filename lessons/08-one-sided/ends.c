@@ -46,6 +46,11 @@ int connect_to_board(struct walk *w)
 	return connect_ends(w, w->mr, RNR_EVER, READS_USUAL);
 }
 
+int await(struct rdma_resources *res, uint64_t wr_id)
+{
+	return poll_completion(res, wr_id, NULL, POLL_TIMEOUT_MS);
+}
+
 int write_text(struct walk *w, const char *text, uint32_t length, uint64_t addr,
 	       uint32_t rkey)
 {
@@ -53,9 +58,7 @@ int write_text(struct walk *w, const char *text, uint32_t length, uint64_t addr,
 
 	memcpy(send_slot(&w->a, 0), text, length);
 	rc = post_write(&w->a, 0, length, addr, rkey, IBV_SEND_SIGNALED);
-	return rc ? rc
-		  : poll_completion(&w->a, WR_ID_WRITE(0), NULL,
-				    POLL_TIMEOUT_MS);
+	return rc ? rc : await(&w->a, WR_ID_WRITE(0));
 }
 
 int read_back(struct walk *w, uint32_t length, uint64_t addr, uint32_t rkey)
@@ -65,7 +68,5 @@ int read_back(struct walk *w, uint32_t length, uint64_t addr, uint32_t rkey)
 				.lkey = w->a.mr->lkey };
 	int rc = post_read(&w->a, 0, &into, addr, rkey);
 
-	return rc ? rc
-		  : poll_completion(&w->a, WR_ID_READ(0), NULL,
-				    POLL_TIMEOUT_MS);
+	return rc ? rc : await(&w->a, WR_ID_READ(0));
 }

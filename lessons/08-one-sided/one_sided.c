@@ -88,7 +88,7 @@ static int write_then_send(struct walk *w)
 		return rc;
 	report_fact("B: RECV, \"%s\"; B's text: \"%s\"", recv_slot(&w->b, 0),
 		    w->board->text);
-	return poll_completion(&w->a, WR_ID_SEND(1), NULL, POLL_TIMEOUT_MS);
+	return await(&w->a, WR_ID_SEND(1));
 }
 // endregion write-send
 
@@ -106,8 +106,7 @@ static int write_with_imm(struct walk *w)
 		rc = post_write_imm(&w->a, 0, 4, at(w, w->board->text),
 				    w->a.remote.rkey, 2026, IBV_SEND_SIGNALED);
 	if (!rc)
-		rc = poll_completion(&w->a, WR_ID_WRITE(0), NULL,
-				     POLL_TIMEOUT_MS);
+		rc = await(&w->a, WR_ID_WRITE(0));
 	if (!rc)
 		rc = poll_completion(&w->b, WR_ID_RECV(0), &wc,
 				     POLL_TIMEOUT_MS);
@@ -139,11 +138,9 @@ static int copy_by_fence(struct walk *w)
 				w->a.remote.rkey,
 				IBV_SEND_FENCE | IBV_SEND_SIGNALED);
 	if (!rc)
-		rc = poll_completion(&w->a, WR_ID_READ(0), NULL,
-				     POLL_TIMEOUT_MS);
+		rc = await(&w->a, WR_ID_READ(0));
 	if (!rc)
-		rc = poll_completion(&w->a, WR_ID_WRITE(0), NULL,
-				     POLL_TIMEOUT_MS);
+		rc = await(&w->a, WR_ID_WRITE(0));
 	if (rc)
 		return rc;
 	if (memcmp(w->board->copy, w->board->page, COPY_BYTES))

@@ -53,6 +53,9 @@ static inline uint64_t at(const struct walk *w, const void *place)
 	       (uint64_t)((const char *)place - (const char *)w->board);
 }
 
+/* The good completion of @wr_id at @res, within the usual time. */
+int await(struct rdma_resources *res, uint64_t wr_id);
+
 /* WRITE @text of @length bytes from A to @addr, and wait for the completion. */
 int write_text(struct walk *w, const char *text, uint32_t length, uint64_t addr,
 	       uint32_t rkey);

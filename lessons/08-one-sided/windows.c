@@ -43,8 +43,7 @@ static int bind(struct part *p)
 	struct rdma_resources *b = &p->w->b;
 	int rc = post_bind_window(b, 0, p->mw, &info);
 
-	return rc ? rc
-		  : poll_completion(b, WR_ID_BIND(0), NULL, POLL_TIMEOUT_MS);
+	return rc ? rc : await(b, WR_ID_BIND(0));
 }
 
 static int open_part(struct part *p)
@@ -67,9 +66,7 @@ static int invalidate(struct part *p)
 	struct rdma_resources *b = &p->w->b;
 	int rc = post_invalidate(b, 0, p->mw->rkey);
 
-	return rc ? rc
-		  : poll_completion(b, WR_ID_INVALIDATE(0), NULL,
-				    POLL_TIMEOUT_MS);
+	return rc ? rc : await(b, WR_ID_INVALIDATE(0));
 }
 // endregion bind
 
@@ -84,7 +81,7 @@ static int hand_back(struct part *p)
 	if (!rc)
 		rc = post_send_invalidate(a, 0, sizeof(HELLO), p->mw->rkey);
 	if (!rc)
-		rc = poll_completion(a, WR_ID_SEND(0), NULL, POLL_TIMEOUT_MS);
+		rc = await(a, WR_ID_SEND(0));
 	if (!rc)
 		rc = poll_completion(b, WR_ID_RECV(0), &wc, POLL_TIMEOUT_MS);
 	if (rc)

@@ -145,9 +145,8 @@ static int with_offset(struct walk *w, char said[SAID_SIZE])
 	request.start_read.offset = 6;
 	request.start_read.size = 4;
 	rc = start(w, &request, &answer, said);
-	if (rc)
-		return rc;
-	rc = engine_keep_id(id, &answer.started);
+	if (!rc)
+		rc = engine_keep_id(id, &answer.started);
 	if (rc)
 		return rc;
 	if (answer.started.expected_crc != crc32c(0, "from", 4))

@@ -21,7 +21,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define POLL_MS	  10
@@ -265,11 +264,9 @@ int end_process(pid_t *pid, int signal)
 	kill(*pid, signal);
 	kill(*pid, SIGCONT); /* 停着的进程收不到 SIGTERM */
 	while (!gone && !deadline_passed(deadline)) {
-		struct timespec nap = { .tv_nsec = POLL_MS * 1000000 };
-
 		gone = waitpid(*pid, &status, WNOHANG);
 		if (!gone)
-			nanosleep(&nap, NULL);
+			deadline_sleep_ms(POLL_MS, deadline);
 	}
 	if (!gone) {
 		kill(*pid, SIGKILL);

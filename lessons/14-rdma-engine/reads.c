@@ -49,7 +49,6 @@ struct by_hand {
 	struct engine_pool pool;
 	struct budget memory; /* of the pool */
 	struct remote_reader reader;
-	bool reader_open;
 	struct reading readings[NEEDLES];
 	unsigned int completions, left;
 };
@@ -142,10 +141,7 @@ static int open_reader(struct by_hand *h)
 {
 	int rc = connect_and_prepare(h);
 
-	if (!rc)
-		rc = remote_reader_open(&h->reader, &h->res, CHUNK);
-	h->reader_open = !rc;
-	return rc;
+	return rc ? rc : remote_reader_open(&h->reader, &h->res, CHUNK);
 }
 
 /* CQ 有 completion 才醒来：睡在 completion channel 的 fd 上，与第 5 课的 --events 同。*/
@@ -382,16 +378,16 @@ static int register_file(struct by_hand *h, int fd, int how, const char *name)
 	if (data == MAP_FAILED)
 		return bad("mmap of the volume failed");
 	mr = ibv_reg_mr(h->res.pd, data, PAGE_BYTES, access);
-	if (!mr)
+	if (mr) {
+		report_fact("PROT_READ, %s: registered", name);
+		ibv_dereg_mr(mr);
+	} else {
 		rc = verb_failed(
 			errno,
 			explain_reg_mr_call(h->res.pd, data, PAGE_BYTES, access,
 					    errno),
 			"ibv_reg_mr(volume-1.needles, %s, REMOTE_READ)", name);
-	else
-		report_fact("PROT_READ, %s: registered", name);
-	if (mr)
-		ibv_dereg_mr(mr);
+	}
 	munmap(data, PAGE_BYTES);
 	return rc;
 }
@@ -423,8 +419,7 @@ static int close_by_hand(struct by_hand *h)
 			engine_buffer_put(&h->pool, h->readings[i].buffer,
 					  NULL);
 	engine_pool_trim(&h->pool);
-	if (h->reader_open)
-		remote_reader_close(&h->reader);
+	remote_reader_close(&h->reader);
 	needle_catalog_free(&h->catalog);
 	sock_close(&h->sock);
 	return destroy_rdma_resources(&h->res);
@@ -436,9 +431,8 @@ static int open_device(struct by_hand *h)
 	const struct rdma_config *asked = &h->w->lesson->config;
 	const struct rdma_config config = remote_reader_config(
 		asked->device_name, asked->gid_index, DEPTH);
-	int rc;
+	int rc = walk_open(h->w);
 
-	rc = walk_open(h->w);
 	if (rc)
 		return rc;
 	report_step("a storage node: three needles on disk, needle_server");
