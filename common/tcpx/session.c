@@ -216,13 +216,11 @@ static int take_handles(struct session *s)
 	if (rc)
 		return rc;
 	report_line("✓ SUCCESS: Handle received from server");
-	if (s->plan.mode == TCPX_PING_PONG) {
+	if (s->plan.mode == TCPX_PING_PONG)
 		rc = tcpx_listen(&s->net, s->test->dev, &mine,
 				 &s->listeners[0]);
-		if (rc)
-			return rc;
-	}
-	rc = tcpx_send_plan(s->sock, &s->plan, deadline);
+	if (!rc)
+		rc = tcpx_send_plan(s->sock, &s->plan, deadline);
 	if (!rc && s->plan.mode == TCPX_PING_PONG)
 		rc = tcpx_send_handles(s->sock, s->net.api, &mine, 1, deadline);
 	return rc;

@@ -252,12 +252,11 @@ int connect_endpoint(struct ucx_worker *w, const char *server, uint16_t port,
 		if (rc)
 			connect_failed(rc, why, server, port);
 	}
-	if (rc) {
+	if (rc)
 		close_endpoint(ep, rc);
-		return rc;
-	}
-	*out = ep;
-	return 0;
+	else
+		*out = ep;
+	return rc;
 }
 
 /* ---- create_endpoint ---------------------------------------------------- */

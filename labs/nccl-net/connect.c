@@ -339,10 +339,9 @@ static void forget(struct connecting *k)
 static int begin_connect(int api, const struct handle *h, void *home,
 			 struct connecting **out)
 {
-	struct connecting *k;
+	struct connecting *k = calloc(1, sizeof(*k));
 	int rc;
 
-	k = calloc(1, sizeof(*k));
 	if (!k)
 		return LAB_REFUSE(NCCL_SYSTEM_ERROR, "connect: no memory");
 	k->home = home;

@@ -42,18 +42,14 @@ static struct device_table table = { .lock = PTHREAD_MUTEX_INITIALIZER };
  */
 static bool name_allowed(const char *rule, const char *name)
 {
-	bool exclude = false, exact = false, hit = false;
+	bool exclude, exact, hit = false;
 
 	if (!rule || !*rule)
 		return true;
-	if (*rule == '^') {
-		exclude = true;
-		rule++;
-	}
-	if (*rule == '=') {
-		exact = true;
-		rule++;
-	}
+	exclude = *rule == '^';
+	rule += exclude;
+	exact = *rule == '=';
+	rule += exact;
 	while (*rule && !hit) {
 		size_t len = strcspn(rule, ",");
 

@@ -136,7 +136,7 @@ struct lab_part {
 	uint32_t claimed; /* bytes that belong to some frame */
 	uint32_t moved;	  /* bytes in the kernel (send), in data (receive) */
 	int tag;
-	bool begun; /* there has been a frame; a receive knows total */
+	bool begun; /* receive: there has been a frame, total is known */
 };
 
 /* Lives in its comm; request n is in place n % LAB_MAX_REQUESTS. */

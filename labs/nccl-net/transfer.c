@@ -178,7 +178,6 @@ static bool next_frame(struct lab_comm *c, struct lab_stream *s)
 		htobe32(LAB_FRAME_MAGIC), htobe32(r->seq),     htobe32(r->slot),
 		htobe32(p->total),	  htobe32(p->claimed), htobe32(length),
 	};
-	p->begun = true;
 	p->claimed += length;
 	if (p->claimed == p->total)
 		c->tx.unsent++;

@@ -193,17 +193,12 @@ static uint16_t port_of(int listen_sock)
 	return ntohs(addr.sin6_port); /* 与 sockaddr_in 的端口同一位置 */
 }
 
-/* 两个进程共同的前半段：建好对象，到 INIT。*/
+/* 两个进程共同的前半段：建好对象，到 INIT。成不成，都由调用者拆。*/
 static int prepare(struct rdma_resources *res, const struct rdma_config *config)
 {
 	int rc = init_rdma_resources(res, config);
 
-	if (rc)
-		return rc;
-	rc = modify_qp_to_init(res);
-	if (rc)
-		destroy_rdma_resources(res);
-	return rc;
+	return rc ? rc : modify_qp_to_init(res);
 }
 
 /* 子进程：普通的一端，只用 stage 4 的现成函数。*/
@@ -213,14 +208,14 @@ static int ordinary_side(const struct lesson *lesson, uint16_t port)
 						  ? SILENT_MS
 						  : EXCHANGE_TIMEOUT_MS);
 	struct rdma_resources res;
-	int sock;
+	int sock = -1;
 	int rc = prepare(&res, &lesson->config);
 
-	if (rc)
-		return rc;
 	report_set_level(REPORT_QUIET);
-	sock = tcp_connect("127.0.0.1", port, deadline);
-	rc = sock < 0 ? sock : connect_qp(&res, sock, deadline);
+	if (!rc) {
+		sock = tcp_connect("127.0.0.1", port, deadline);
+		rc = sock < 0 ? sock : connect_qp(&res, sock, deadline);
+	}
 	sock_close(&sock);
 	return destroy_rdma_resources(&res) ? -EIO : rc;
 }
@@ -228,20 +223,16 @@ static int ordinary_side(const struct lesson *lesson, uint16_t port)
 static int hand_side(const struct lesson *lesson, int listen_sock)
 {
 	struct rdma_resources res;
-	int sock, undo;
-	int rc;
+	int sock = tcp_accept(listen_sock, deadline_in_ms(EXCHANGE_TIMEOUT_MS));
+	int rc, undo;
 
-	/* 先等对端连上（那时它的 QP 已经建好），再建自己的：QPN 的先后就固定了。*/
-	sock = tcp_accept(listen_sock, deadline_in_ms(EXCHANGE_TIMEOUT_MS));
 	if (sock < 0)
 		return sock;
+	/* 对端连上了（那时它的 QP 已经建好），才建自己的：QPN 的先后就固定了。*/
 	rc = prepare(&res, &lesson->config);
-	if (rc) {
-		sock_close(&sock);
-		return rc;
-	}
-	rc = lesson->broken ? bad_peer(lesson, &res, sock)
-			    : good_peer(&res, sock);
+	if (!rc)
+		rc = lesson->broken ? bad_peer(lesson, &res, sock)
+				    : good_peer(&res, sock);
 	sock_close(&sock);
 	undo = destroy_rdma_resources(&res);
 	return rc ? rc : undo;

@@ -11,6 +11,7 @@
  */
 #include "../lesson.h"
 #include "base/deadline.h"
+#include "base/pattern.h"
 #include "base/report.h"
 #include "tag/channel.h"
 
@@ -248,19 +249,13 @@ static int message_first(struct pair *p)
 	return rc;
 }
 
-static void fill_big(struct pair *p)
-{
-	for (size_t i = 0; i < BIG; i++)
-		p->big[i] = (char)(i * 7);
-}
-
 static int rendezvous(struct pair *p)
 {
 	const struct tag_counts *n = &p->b.channel.counts;
 	int rc;
 
 	report_step("over %d bytes: RTS, RDMA READ, FIN", EAGER_MAX);
-	fill_big(p);
+	pattern_fill(p->big, BIG, 1);
 	rc = tag_send(&p->a.channel, &p->sent, p->big, BIG, TAG_OF(3, 1));
 	report_fact("A sends %d bytes with tag 0x%jx", BIG, TAG_OF(3, 1));
 	if (!rc)
@@ -412,7 +407,7 @@ static int early_reuse(void *pair)
 	struct pair *p = pair;
 	int rc;
 
-	fill_big(p);
+	pattern_fill(p->big, BIG, 1);
 	rc = tag_send(&p->a.channel, &p->sent, p->big, BIG, TAG_OF(8, 1));
 	if (rc)
 		return rc;
@@ -439,7 +434,7 @@ static int no_rd_atomic(void *pair)
 	int rc = tag_recv(&p->b.channel, &p->received, p->room, BIG,
 			  TAG_OF(9, 1), TAG_EXACT);
 
-	fill_big(p);
+	pattern_fill(p->big, BIG, 1);
 	if (!rc)
 		rc = tag_send(&p->a.channel, &p->sent, p->big, BIG,
 			      TAG_OF(9, 1));

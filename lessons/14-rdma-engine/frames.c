@@ -317,10 +317,8 @@ static int through_a_socket(int (*play)(struct engine_stream *in, int to,
 	engine_stream_init(&out, fds[1], OUT_MOST);
 	rc = engine_encode(&m, &out);
 	frame = frame_of(&out, &size);
-	if (rc)
-		bad("no memory for a message");
-	else
-		rc = play(&in, out.fd, frame, size);
+	rc = rc ? bad("no memory for a message")
+		: play(&in, out.fd, frame, size);
 	engine_stream_close(&in);
 	engine_stream_close(&out);
 	return rc;

@@ -225,21 +225,14 @@ int start_node(struct walk *w)
 	return rc ? rc : await_said(w, "node", "listening on", 1);
 }
 
-int start_engine(struct walk *w, const char *sessions)
+int start_engine(struct walk *w)
 {
 	char peer[64];
-	char *const argv[] = { "rdma_engine",
-			       "--socket",
-			       w->socket,
-			       "--peer",
-			       peer,
-			       "--device",
-			       w->device,
-			       "--max-sessions",
-			       (char *)(uintptr_t)sessions,
-			       "--read-timeout",
-			       "2",
-			       NULL };
+	char *const argv[] = {
+		"rdma_engine", "--socket",	 w->socket, "--peer",
+		peer,	       "--device",	 w->device, "--max-sessions",
+		"2",	       "--read-timeout", "2",	    NULL
+	};
 	int rc;
 
 	snprintf(peer, sizeof(peer), "%s:%d", NODE_HOST, NODE_PORT);

@@ -147,7 +147,7 @@ int play_a_session(struct walk *w)
 	struct engine_start_read_response started;
 	struct engine_mapping mapping = { 0 };
 	char id[ENGINE_ID_SIZE] = "";
-	int rc = start_engine(w, "2");
+	int rc = start_engine(w);
 
 	if (!rc)
 		rc = say_hello(w);
@@ -177,7 +177,7 @@ int net_order(void *walk)
 	int rc = open_node(w);
 
 	if (!rc)
-		rc = start_engine(w, "2");
+		rc = start_engine(w);
 	if (rc)
 		return rc;
 	report_step("break it: net-order");
@@ -236,7 +236,7 @@ int kill_node(void *walk)
 	int rc = open_node(w);
 
 	if (!rc)
-		rc = start_engine(w, "2");
+		rc = start_engine(w);
 	report_step("break it: kill-node");
 	if (!rc)
 		rc = try_to_read(w);

@@ -51,8 +51,8 @@ int walk_close(struct walk *w);
 
 int start_node(struct walk *w);
 
-/* Start the engine with room for @sessions, and wait for its socket. */
-int start_engine(struct walk *w, const char *sessions);
+/* Start the engine with room for two sessions, and wait for its socket. */
+int start_engine(struct walk *w);
 
 /* Send @signal and wait for the end; -EIO if it ends with anything but 0. */
 int end_process(pid_t *pid, int signal);
