@@ -139,8 +139,9 @@ static int decode_value(const struct place *p, const msgpack_object *o,
 		return decode_number(p, o, UINT64_MAX, out);
 	case ENGINE_OPT_U32:
 		rc = decode_number(p, o, UINT32_MAX, &n);
-		*(struct engine_opt_u32 *)out =
-			(struct engine_opt_u32){ !rc, (uint32_t)n };
+		if (!rc)
+			*(struct engine_opt_u32 *)out =
+				(struct engine_opt_u32){ true, (uint32_t)n };
 		return rc;
 	case ENGINE_TEXT:
 		return decode_text(p, o, out);

@@ -127,7 +127,10 @@ warn_while_starting(const char *file, unsigned int line, const char *function,
 {
 	char text[512];
 
-	(void)file, (void)line, (void)function, (void)component;
+	(void)file;
+	(void)line;
+	(void)function;
+	(void)component;
 	if (level == UCS_LOG_LEVEL_WARN) {
 		vsnprintf(text, sizeof(text), message, ap);
 		report_warning(NULL, "UCX: %s", text);
