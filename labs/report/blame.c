@@ -82,10 +82,7 @@ static bool got_through(const struct report *r, const struct qp *qp)
 	for (size_t i = 0; i < r->count; i++) {
 		const struct event *e = &r->events[i];
 
-		if (e->class == CLASS_COMPLETION &&
-		    !strcmp(e->status, "SUCCESS") &&
-		    (qp_of(r, e->side, e->qp) == qp ||
-		     qp_of(r, e->side, e->qp) == qp->peer))
+		if (went_well(e) && (is_of(e, qp) || is_of(e, qp->peer)))
 			return true;
 	}
 	return false;
@@ -148,8 +145,8 @@ static struct explanation ask_posts(const struct report *r, const struct qp *qp,
 	     qp && i < r->count && looked < MOST_POSTS && !why.cause[0]; i++) {
 		const struct event *e = &r->events[i];
 
-		if (e->side != qp->side || e->qp != qp->id || e->refused ||
-		    e->class != class || !came_to_nothing(r, e))
+		if (!is_of(e, qp) || e->refused || e->class != class ||
+		    !came_to_nothing(r, e))
 			continue;
 		looked++;
 		why = world_explain(r, qp, e, e->t, status);
@@ -255,19 +252,13 @@ static bool went_on(const struct report *r, const struct cause *cause)
 {
 	for (size_t i = cause->event + 1; i < r->count; i++) {
 		const struct event *e = &r->events[i];
-		json_t *line;
-		bool other;
 
 		if (e->side != cause->side)
 			continue;
 		if (e->class == CLASS_COMPLETION)
 			return true;
-		if (strcmp(e->ev, "stall") || e->qp != cause->qp)
-			continue;
-		line = event_line(r, e);
-		other = strcmp(text_in(line, "id"), cause->id) != 0;
-		json_decref(line);
-		if (other)
+		if (!strcmp(e->ev, "stall") && e->qp == cause->qp &&
+		    !event_says(r, e, "id", cause->id))
 			return true;
 	}
 	return false;
@@ -328,8 +319,7 @@ static bool is_trouble(const struct report *r, const struct causes *all)
 static bool reads(const struct report *r, const struct qp *qp)
 {
 	for (size_t i = 0; qp && i < r->count; i++)
-		if (r->events[i].side == qp->side &&
-		    r->events[i].qp == qp->id &&
+		if (is_of(&r->events[i], qp) &&
 		    r->events[i].class == CLASS_POST_SEND &&
 		    (!strcmp(r->events[i].op, "RDMA_READ") ||
 		     !strncmp(r->events[i].op, "ATOMIC", 6)))
@@ -361,16 +351,17 @@ static bool came_true(const struct report *r, const struct cause *cause)
 					       "cm-event-not-acked" };
 	const struct qp *qp = qp_of(r, cause->side, cause->qp);
 
-	if (cause->kind == CAUSE_WARNING && IS_ONE_OF(cause->id, unacked))
+	if (cause->kind != CAUSE_WARNING)
+		return false;
+	if (IS_ONE_OF(cause->id, unacked))
 		return never_returned(r, cause);
-	if (cause->kind == CAUSE_WARNING && !cause->qp &&
-	    (!strcmp(cause->id, "netdev-down") ||
-	     !strcmp(cause->id, "no-carrier")))
+	if (!cause->qp && (!strcmp(cause->id, "netdev-down") ||
+			   !strcmp(cause->id, "no-carrier")))
 		return number_in(cause->line, "idle") ||
 		       !is_connected(r, cause->side);
-	if (cause->kind == CAUSE_WARNING && !strcmp(cause->id, "wrong-mac"))
+	if (!strcmp(cause->id, "wrong-mac"))
 		return true;
-	if (cause->kind != CAUSE_WARNING || !qp)
+	if (!qp)
 		return false;
 	if (!strcmp(cause->id, "rd-atomic-zero"))
 		return reads(r, qp) &&
@@ -429,7 +420,7 @@ static void follow_cm(const struct report *r, struct causes *all)
 }
 
 /* 没有 IBV_QP_STATE 的 modify_qp 什么也没有做；之后“没有路”是它的后果。*/
-static void forgot_state(const struct report *r, struct causes *all)
+static void forgot_state(struct causes *all)
 {
 	static const char *const late[] = { "no-way", "send-too-early",
 					    "qp-too-early", "recv-too-early" };
@@ -437,7 +428,6 @@ static void forgot_state(const struct report *r, struct causes *all)
 					     "mask-empty" };
 	struct cause *first = NULL;
 
-	(void)r;
 	for (size_t i = 0; i < all->count; i++)
 		if (IS_ONE_OF(all->items[i].id, early))
 			first = &all->items[i];
@@ -453,6 +443,20 @@ static void forgot_state(const struct report *r, struct causes *all)
 }
 
 /* ---- 因与果 ---------------------------------------------------------------- */
+
+/* 失败了，而且知道是为什么。*/
+static bool is_committed(const struct cause *cause)
+{
+	return cause->kind == CAUSE_FAILURE && !cause_is_vague(cause->id);
+}
+
+static bool has_committed(const struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (is_committed(&all->items[i]))
+			return true;
+	return false;
+}
 
 /* 另有失败时，这些就是它的后果：对端已经倒下，自己的 QP 已在 ERR，连接被拒绝。*/
 static bool is_consequence(const struct cause *cause)
@@ -534,8 +538,7 @@ static bool is_broken(const struct report *r, const struct cause *cause)
 		return false;
 	while (--i > cause->event)
 		if (r->events[i].side == cause->side &&
-		    r->events[i].class == CLASS_COMPLETION &&
-		    !strcmp(r->events[i].status, "SUCCESS"))
+		    went_well(&r->events[i]))
 			return false;
 	return true;
 }
@@ -570,7 +573,7 @@ void report_blame(const struct report *r, struct causes *all)
 		doubt_unread(r, &all->items[i]);
 		doubt_unsignaled(r, &all->items[i]);
 	}
-	forgot_state(r, all);
+	forgot_state(all);
 	blame_sender(r, all);
 	follow_cm(r, all);
 	for (size_t i = 0; !has_committed(all) && i < all->count; i++)

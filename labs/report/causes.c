@@ -71,7 +71,7 @@ static void find_proof(const struct report *r, struct cause *cause)
 		prove(cause, latest(r, cause->event, "post_failed", 0));
 	} else if (!strcmp(told->ev, "warning")) {
 		prove(cause, latest(r, cause->event, "modify_qp", 0));
-	} else if (send || receive) {
+	} else {
 		if (receive)
 			prove(cause,
 			      latest(r, cause->event, "post_recv", receive));

@@ -19,11 +19,7 @@ static bool still_waits(const struct report *r, int side)
 
 static uint64_t port_of(const struct report *r, size_t call)
 {
-	json_t *line = call == NOWHERE ? NULL : event_line(r, &r->events[call]);
-	uint64_t port = number_in(line, "port");
-
-	json_decref(line);
-	return port;
+	return call == NOWHERE ? 0 : event_number(r, &r->events[call], "port");
 }
 
 /* @side 要连的端口，对方一个也没有听。0：都对，或者不知道。*/

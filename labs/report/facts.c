@@ -52,11 +52,6 @@ bool cause_is_vague(const char *id)
 	       IS_ONE_OF(id, ids);
 }
 
-bool is_committed(const struct cause *cause)
-{
-	return cause->kind == CAUSE_FAILURE && !cause_is_vague(cause->id);
-}
-
 /* 等着的时候说的，别处已经证明了原因，就只是后果。*/
 bool is_weak(const struct cause *cause)
 {
@@ -104,14 +99,6 @@ void cause_add(const struct report *r, struct causes *all, size_t event,
 	all->items[all->count++] = new;
 }
 
-const struct qp *qp_of(const struct report *r, int side, uint64_t id)
-{
-	for (size_t i = 0; id && i < r->qp_count; i++)
-		if (r->qps[i].side == side && r->qps[i].id == id)
-			return &r->qps[i];
-	return NULL;
-}
-
 size_t last_of(const struct report *r, int side)
 {
 	size_t i = r->count;
@@ -131,15 +118,6 @@ bool was_done(const struct report *r, const struct cause *cause)
 	return false;
 }
 
-bool has_committed(const struct causes *all)
-{
-	for (size_t i = 0; i < all->count; i++)
-		if (all->items[i].kind == CAUSE_FAILURE &&
-		    !cause_is_vague(all->items[i].id))
-			return true;
-	return false;
-}
-
 /* 没有自己结束，或者自己说没有做成。*/
 bool gave_up(const struct side *side)
 {
@@ -151,8 +129,7 @@ size_t modified(const struct report *r, const struct qp *qp)
 	size_t i = r->count;
 
 	while (i-- > 0)
-		if (r->events[i].side == qp->side &&
-		    r->events[i].qp == qp->id &&
+		if (is_of(&r->events[i], qp) &&
 		    !strcmp(r->events[i].ev, "modify_qp"))
 			return i;
 	return last_of(r, qp->side);
@@ -162,16 +139,9 @@ bool got_to(const struct report *r, const struct qp *qp, const char *state)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		const struct event *e = &r->events[i];
-		json_t *line;
-		bool there;
 
-		if (e->side != qp->side || e->qp != qp->id ||
-		    strcmp(e->ev, "modify_qp") || e->class == CLASS_FAILURE)
-			continue;
-		line = event_line(r, e);
-		there = !strcmp(text_in(line, "to"), state);
-		json_decref(line);
-		if (there)
+		if (is_of(e, qp) && !strcmp(e->ev, "modify_qp") &&
+		    e->class != CLASS_FAILURE && event_says(r, e, "to", state))
 			return true;
 	}
 	return false;
@@ -185,15 +155,10 @@ bool is_connected(const struct report *r, int side)
 	return false;
 }
 
-bool uses_srq(const struct qp *qp)
-{
-	return json_object_get(qp->first, "srq") != NULL;
-}
-
 /* @qp 还有几个 receive 没有用掉。*/
 int64_t receives_left(const struct report *r, const struct qp *qp)
 {
-	bool shared = uses_srq(qp);
+	bool shared = json_object_get(qp->first, "srq") != NULL;
 	int64_t n = 0;
 
 	for (size_t i = 0; i < r->count; i++) {
@@ -204,24 +169,9 @@ int64_t receives_left(const struct report *r, const struct qp *qp)
 		if (e->class == CLASS_POST_RECV && !e->refused &&
 		    shared == !strcmp(e->ev, "post_srq_recv"))
 			n++;
-		if (e->class == CLASS_COMPLETION && is_arrival(e) &&
-		    !strcmp(e->status, "SUCCESS"))
-			n--;
+		n -= is_arrival(e) && went_well(e);
 	}
 	return n;
-}
-
-bool takes_receive(const struct event *e)
-{
-	return e->class == CLASS_POST_SEND && !e->refused &&
-	       (!strncmp(e->op, "SEND", 4) ||
-		!strcmp(e->op, "RDMA_WRITE_WITH_IMM"));
-}
-
-bool came_to_nothing(const struct report *r, const struct event *post)
-{
-	return post->complete == NOWHERE ||
-	       strcmp(r->events[post->complete].status, "SUCCESS");
 }
 
 bool makes_completion(const struct report *r, const struct qp *qp,

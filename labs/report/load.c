@@ -41,6 +41,26 @@ json_t *event_line(const struct report *r, const struct event *event)
 	return line;
 }
 
+uint64_t event_number(const struct report *r, const struct event *event,
+		      const char *key)
+{
+	json_t *line = event_line(r, event);
+	uint64_t number = number_in(line, key);
+
+	json_decref(line);
+	return number;
+}
+
+bool event_says(const struct report *r, const struct event *event,
+		const char *key, const char *text)
+{
+	json_t *line = event_line(r, event);
+	bool says = !strcmp(text_in(line, key), text);
+
+	json_decref(line);
+	return says;
+}
+
 /* ---- 一行里的成员 ---------------------------------------------------------- */
 
 enum member {
@@ -330,15 +350,10 @@ static int load_side(struct report *r, int side, const char *path)
 static int64_t wall_minus_monotonic(const struct report *r, int side)
 {
 	const struct event *first = r->events;
-	json_t *line;
-	int64_t wall;
 
 	while (first->side != side)
 		first++;
-	line = event_line(r, first);
-	wall = (int64_t)number_in(line, "wall") * 1000;
-	json_decref(line);
-	return wall - first->t;
+	return (int64_t)event_number(r, first, "wall") * 1000 - first->t;
 }
 
 static int by_time(const void *a, const void *b)

@@ -12,12 +12,17 @@
 
 #define KEEP_ENDS 700 /* 每一侧，数据事件的头和尾各留多少 */
 
-static struct qp *report_qp(const struct report *r, int side, uint64_t id)
+struct qp *qp_of(const struct report *r, int side, uint64_t id)
 {
 	for (size_t i = 0; id && i < r->qp_count; i++)
 		if (r->qps[i].side == side && r->qps[i].id == id)
 			return &r->qps[i];
 	return NULL;
+}
+
+bool is_of(const struct event *event, const struct qp *qp)
+{
+	return event->side == qp->side && event->qp == qp->id;
 }
 
 /* ---- QP ------------------------------------------------------------------- */
@@ -50,7 +55,7 @@ static void add_qp(struct report *r, const struct event *event)
 	struct qp *more;
 	json_t *line;
 
-	if (report_qp(r, event->side, event->qp))
+	if (qp_of(r, event->side, event->qp))
 		return;
 	more = array_room(r->qps, r->qp_count, sizeof(*more));
 	if (!more)
@@ -68,15 +73,19 @@ static void add_qp(struct report *r, const struct event *event)
 	};
 }
 
+bool went_well(const struct event *event)
+{
+	return event->class == CLASS_COMPLETION &&
+	       !strcmp(event->status, "SUCCESS");
+}
+
 static void count_event(struct qp *qp, const struct event *event)
 {
-	bool good = !strcmp(event->status, "SUCCESS");
-
 	if (event->class == CLASS_POST_SEND)
 		qp->sends++;
 	else if (event->class == CLASS_POST_RECV)
 		qp->receives++;
-	else if (event->class == CLASS_COMPLETION && good)
+	else if (went_well(event))
 		qp->completions++;
 	else if (event->class == CLASS_COMPLETION)
 		qp->bad++;
@@ -90,7 +99,7 @@ static void find_qps(struct report *r)
 			add_qp(r, &r->events[i]);
 	for (size_t i = 0; i < r->count; i++) {
 		const struct event *event = &r->events[i];
-		struct qp *qp = report_qp(r, event->side, event->qp);
+		struct qp *qp = qp_of(r, event->side, event->qp);
 
 		if (!qp)
 			continue;
@@ -231,13 +240,11 @@ static void link_one(struct report *r, size_t i, const struct numbers *posts)
 	uint64_t of = event->of;
 
 	if (!strcmp(event->ev, "post_failed")) {
-		json_t *line = event_line(r, event);
-		uint64_t count = number_in(line, "count");
+		uint64_t count = event_number(r, event, "count");
 
 		for (uint64_t n = event->n; n < posts->size && count--; n++)
 			if (posts->index[n] != NOWHERE)
 				r->events[posts->index[n]].refused = true;
-		json_decref(line);
 	}
 	if (of && of < posts->size && posts->index[of] != NOWHERE) {
 		event->cause = posts->index[of];
@@ -255,17 +262,24 @@ static void link_completions(struct report *r, int side)
 	free(posts.index);
 }
 
-/* 会在对端引出一个 recv completion 的 send，且没有被拒绝、没有失败。*/
-static bool delivers(const struct report *r, const struct event *event)
+bool takes_receive(const struct event *e)
 {
-	const char *op = event->op;
+	return e->class == CLASS_POST_SEND && !e->refused &&
+	       (!strncmp(e->op, "SEND", 4) ||
+		!strcmp(e->op, "RDMA_WRITE_WITH_IMM"));
+}
 
-	if (event->class != CLASS_POST_SEND || event->refused)
-		return false;
-	if (strncmp(op, "SEND", 4) && strcmp(op, "RDMA_WRITE_WITH_IMM"))
-		return false;
-	return event->complete == NOWHERE ||
-	       !strcmp(r->events[event->complete].status, "SUCCESS");
+bool came_to_nothing(const struct report *r, const struct event *post)
+{
+	return post->complete == NOWHERE ||
+	       strcmp(r->events[post->complete].status, "SUCCESS");
+}
+
+/* 会在对端引出一个 recv completion 的 send，且没有被拒绝、没有失败。*/
+bool delivers(const struct report *r, const struct event *post)
+{
+	return takes_receive(post) &&
+	       (post->complete == NOWHERE || !came_to_nothing(r, post));
 }
 
 bool is_arrival(const struct event *event)
@@ -286,22 +300,18 @@ static void link_arrivals(struct report *r, const struct qp *from)
 	for (size_t i = 0; i < r->count; i++) {
 		const struct event *e = &r->events[i];
 
-		sends += e->side == from->side && e->qp == from->id &&
-			 delivers(r, e);
-		arrivals +=
-			e->side == to->side && e->qp == to->id && is_arrival(e);
+		sends += is_of(e, from) && delivers(r, e);
+		arrivals += is_of(e, to) && is_arrival(e);
 	}
 	if (strcmp(from->type, "RC") && sends != arrivals)
 		return;
 	for (size_t i = 0; i < r->count; i++) {
 		struct event *e = &r->events[i];
 
-		if (e->side != from->side || e->qp != from->id ||
-		    !delivers(r, e))
+		if (!is_of(e, from) || !delivers(r, e))
 			continue;
-		while (j < r->count && !(r->events[j].side == to->side &&
-					 r->events[j].qp == to->id &&
-					 is_arrival(&r->events[j])))
+		while (j < r->count &&
+		       !(is_of(&r->events[j], to) && is_arrival(&r->events[j])))
 			j++;
 		if (j == r->count)
 			return;
@@ -311,7 +321,7 @@ static void link_arrivals(struct report *r, const struct qp *from)
 
 /* ---- 留下哪些 ------------------------------------------------------------- */
 
-static bool is_data(const struct event *event)
+bool is_data(const struct event *event)
 {
 	return event->class != CLASS_CONTROL && event->class != CLASS_FAILURE;
 }

@@ -116,13 +116,34 @@ json_t *event_line(const struct report *r, const struct event *event);
 uint64_t number_in(const json_t *line, const char *key);
 const char *text_in(const json_t *line, const char *key);
 
+/* The same of the event's line: the number; does it say @text? */
+uint64_t event_number(const struct report *r, const struct event *event,
+		      const char *key);
+bool event_says(const struct report *r, const struct event *event,
+		const char *key, const char *text);
+
 /* ---- model.c ---- */
 
 /* QPs, peers, causes; marks what is kept: all, or not more than fits a page. */
 void report_build(struct report *r, bool all);
 
-/* A receive that has completed. */
+/* The QP of a side with this id, or NULL. @event is of @qp. */
+struct qp *qp_of(const struct report *r, int side, uint64_t id);
+bool is_of(const struct event *event, const struct qp *qp);
+
+/* A post, a completion, or what is about a CQ: many, and much alike. */
+bool is_data(const struct event *event);
+
+/* A completion that went well; a receive that has completed. */
+bool went_well(const struct event *event);
 bool is_arrival(const struct event *event);
+
+/* A send that takes a receive of the peer's; the same, and it did not fail. */
+bool takes_receive(const struct event *e);
+bool delivers(const struct report *r, const struct event *post);
+
+/* It has not ended well. */
+bool came_to_nothing(const struct report *r, const struct event *post);
 
 /* One row of what both sides of a connection believe. */
 struct belief {
@@ -145,9 +166,6 @@ uint64_t value_in(const json_t *line, const char *key);
 
 /* Reads all memory regions of both sides. */
 void world_regions(struct report *r);
-
-/* What one end was told. @name: to be kept as long as the result. */
-struct explain_side world_side(const struct qp *qp, const char *name);
 
 /* A work request as it was posted. */
 struct recalled {

@@ -39,10 +39,6 @@ because(const char *id, const char *next, const char *fmt, ...)
 bool is_one_of(const char *id, const char *const *ids, size_t n);
 #define IS_ONE_OF(id, ids) is_one_of(id, ids, sizeof(ids) / sizeof(*(ids)))
 
-/* It failed, and one cause of it is known. */
-bool is_committed(const struct cause *cause);
-bool has_committed(const struct causes *all);
-
 /* It waits, and says little of what for: whatever is proven elsewhere is more. */
 bool is_weak(const struct cause *cause);
 
@@ -61,8 +57,6 @@ void cause_add(const struct report *r, struct causes *all, size_t event,
 	       const struct qp *qp, const struct explanation *why);
 void cause_suggest(const struct report *r, struct causes *all, size_t event,
 		   const struct explanation *why);
-
-const struct qp *qp_of(const struct report *r, int side, uint64_t id);
 
 /* The last event of a side; the last ibv_modify_qp of a QP. */
 size_t last_of(const struct report *r, int side);
@@ -85,10 +79,6 @@ bool gave_up(const struct side *side);
 
 /* How many receives of @qp, or of its SRQ, no message has taken. */
 int64_t receives_left(const struct report *r, const struct qp *qp);
-
-/* A send that takes a receive of the peer's; it has not ended well. */
-bool takes_receive(const struct event *e);
-bool came_to_nothing(const struct report *r, const struct event *post);
 
 /* @post of @qp has a completion if it goes well. */
 bool makes_completion(const struct report *r, const struct qp *qp,

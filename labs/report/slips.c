@@ -25,8 +25,7 @@ static struct habit signals(const struct report *r, const struct qp *qp)
 	     i++) {
 		const struct event *e = &r->events[i];
 
-		if (e->side != qp->side || e->qp != qp->id || e->refused ||
-		    e->class != CLASS_POST_SEND)
+		if (!is_of(e, qp) || e->refused || e->class != CLASS_POST_SEND)
 			continue;
 		h.last = i;
 		if (makes_completion(r, qp, e)) {
@@ -252,8 +251,7 @@ void check_surplus(const struct report *r, struct causes *all)
 		for (size_t k = 0; k < r->count; k++) {
 			const struct event *e = &r->events[k];
 
-			if (e->side != qp->side || e->qp != qp->id ||
-			    !takes_receive(e))
+			if (!is_of(e, qp) || !takes_receive(e))
 				continue;
 			sent++;
 			if (e->arrival == NOWHERE) {

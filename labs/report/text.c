@@ -166,15 +166,10 @@ void event_describe(const struct report *r, const struct event *event,
 
 /* ---- 时间线 --------------------------------------------------------------- */
 
-static bool mergeable(const struct event *event)
-{
-	return event->class != CLASS_CONTROL && event->class != CLASS_FAILURE;
-}
-
 static bool same_kind(const struct event *a, const struct event *b)
 {
-	return a->side == b->side && a->qp == b->qp && mergeable(a) &&
-	       mergeable(b) && !strcmp(a->ev, b->ev) && !strcmp(a->op, b->op) &&
+	return a->side == b->side && a->qp == b->qp && is_data(a) &&
+	       is_data(b) && !strcmp(a->ev, b->ev) && !strcmp(a->op, b->op) &&
 	       !strcmp(a->status, b->status);
 }
 
@@ -258,7 +253,7 @@ static size_t data_rows(const struct report *r)
 	size_t rows = 0;
 
 	for (size_t i = 0; i < r->count; i += run_length(r, i))
-		rows += mergeable(&r->events[i]);
+		rows += is_data(&r->events[i]);
 	return rows;
 }
 
@@ -270,7 +265,7 @@ static void print_time_line(const struct report *r, bool all)
 	printf("\n%12s\n", "ms");
 	for (size_t i = 0; i < r->count; i += run) {
 		run = run_length(r, i);
-		if (mergeable(&r->events[i])) {
+		if (is_data(&r->events[i])) {
 			row++;
 			if (cut && row > MIDDLE_ROWS &&
 			    row + MIDDLE_ROWS <= rows) {

@@ -11,7 +11,7 @@
 bool is_work(const struct event *e)
 {
 	return e->class == CLASS_POST_SEND || e->class == CLASS_POST_RECV ||
-	       (e->class == CLASS_COMPLETION && !strcmp(e->status, "SUCCESS"));
+	       went_well(e);
 }
 
 /* 收尾不算：停下之后再没有发、没有收到、没有连。*/
@@ -66,18 +66,12 @@ bool any_thread_in(const struct report *r, int side, const char *verb)
 	size_t i = r->count;
 
 	while (i-- > 0) {
-		json_t *line;
-		bool found;
+		const struct event *e = &r->events[i];
 
-		if (r->events[i].side != side ||
-		    strcmp(r->events[i].ev, "thread"))
-			continue;
-		line = event_line(r, &r->events[i]);
-		found = !strcmp(text_in(line, "verb"), verb) ||
-			(!strcmp(verb, "get_cq_event") &&
-			 !strcmp(text_in(line, "on"), "[infinibandevent]"));
-		json_decref(line);
-		if (found)
+		if (e->side == side && !strcmp(e->ev, "thread") &&
+		    (event_says(r, e, "verb", verb) ||
+		     (!strcmp(verb, "get_cq_event") &&
+		      event_says(r, e, "on", "[infinibandevent]"))))
 			return true;
 	}
 	return false;

@@ -8,22 +8,15 @@
 
 /* @side 的 @ev（arm、cq_event）里，关于 @cq 的最后一个。*/
 static size_t last_of_cq(const struct report *r, int side, const char *ev,
-			 uint64_t cq, bool *solicited)
+			 uint64_t cq)
 {
 	size_t i = r->count;
 
 	while (i-- > 0) {
-		json_t *line;
-		bool found;
+		const struct event *e = &r->events[i];
 
-		if (r->events[i].side != side || strcmp(r->events[i].ev, ev))
-			continue;
-		line = event_line(r, &r->events[i]);
-		found = number_in(line, "cq") == cq;
-		if (solicited)
-			*solicited = number_in(line, "solicited") != 0;
-		json_decref(line);
-		if (found)
+		if (e->side == side && !strcmp(e->ev, ev) &&
+		    event_number(r, e, "cq") == cq)
 			return i;
 	}
 	return NOWHERE;
@@ -51,9 +44,8 @@ static bool has_channel(const struct report *r, int side, uint64_t cq)
 /* 睡着等事件，而它的 @cq 不会产生事件。*/
 struct explanation why_no_event(const struct report *r, int side, uint64_t cq)
 {
-	bool solicited = false;
-	size_t armed = last_of_cq(r, side, "arm", cq, &solicited);
-	size_t event = last_of_cq(r, side, "cq_event", cq, NULL);
+	size_t armed = last_of_cq(r, side, "arm", cq);
+	size_t event = last_of_cq(r, side, "cq_event", cq);
 
 	if (armed != NOWHERE && !has_channel(r, side, cq))
 		return because("cq-without-channel",
@@ -69,7 +61,7 @@ struct explanation why_no_event(const struct report *r, int side, uint64_t cq)
 			       "a message lies unread at %c, which sleeps and "
 			       "has not armed its CQ %ju",
 			       "AB"[side], cq);
-	if (solicited)
+	if (event_number(r, &r->events[armed], "solicited"))
 		return because("armed-solicited-only",
 			       "call ibv_req_notify_cq(cq, 0), or let the "
 			       "peer post with IBV_SEND_SOLICITED",
@@ -108,8 +100,8 @@ static void check_late_arm_of(const struct report *r, int side,
 		if (!makes_completion(r, qp, e))
 			continue;
 		cq = number_in(qp->first, "send_cq");
-		armed = last_of_cq(r, e->side, "arm", cq, NULL);
-		event = last_of_cq(r, e->side, "cq_event", cq, NULL);
+		armed = last_of_cq(r, e->side, "arm", cq);
+		event = last_of_cq(r, e->side, "cq_event", cq);
 		if (armed == NOWHERE || armed < i || is_after(event, i))
 			continue;
 		why = because(
@@ -142,7 +134,7 @@ static struct explanation why_untaken(const struct report *r,
 	if (sleeps)
 		why = why_no_event(r, to->side, recv_cq);
 	if (sleeps && !why.cause[0] && send_cq != recv_cq &&
-	    !is_after(last_of_cq(r, to->side, "cq_event", recv_cq, NULL),
+	    !is_after(last_of_cq(r, to->side, "cq_event", recv_cq),
 		      last_event(r, to->side, "completion", NULL)))
 		why = why_no_event(r, to->side, send_cq);
 	if (why.cause[0])
@@ -190,19 +182,17 @@ void check_unread_event(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
 		size_t event = last_event(r, s, "cq_event", NULL);
 		size_t taken = last_event(r, s, "completion", NULL);
-		json_t *line;
 
 		if (!r->side[s].ended || r->side[s].code <= 0 ||
 		    !is_after(event, taken))
 			continue;
-		line = event_line(r, &r->events[event]);
 		why = because("nobody-polls",
 			      "call ibv_poll_cq after each event until it "
 			      "gives 0",
 			      "%c got an event of CQ %ju, took no completion "
 			      "from it, and gave up",
-			      "AB"[s], number_in(line, "cq"));
-		json_decref(line);
+			      "AB"[s],
+			      event_number(r, &r->events[event], "cq"));
 		cause_suggest(r, all, event, &why);
 	}
 }

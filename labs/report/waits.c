@@ -326,11 +326,7 @@ static size_t count_of(const struct report *r, int side, size_t until,
 
 		if (e->side != side || !qp || !is_unreliable(qp))
 			continue;
-		if (arrivals)
-			n += e->class == CLASS_COMPLETION && is_arrival(e);
-		else
-			n += takes_receive(e) &&
-			     (e->complete == NOWHERE || !came_to_nothing(r, e));
+		n += arrivals ? is_arrival(e) : delivers(r, e);
 	}
 	return n;
 }

@@ -141,7 +141,8 @@ static enum ibv_mtu mtu_of(uint64_t bytes)
 	return mtu;
 }
 
-struct explain_side world_side(const struct qp *qp, const char *name)
+/* @name 要活得与结果一样久。*/
+static struct explain_side side_of(const struct qp *qp, const char *name)
 {
 	struct explain_side side = { .name = name,
 				     .qp_num = (uint32_t)qp->qpn };
@@ -252,11 +253,11 @@ struct explanation world_explain(const struct report *r, const struct qp *qp,
 	struct recalled wr;
 	char names[2][80];
 
-	mine = world_side(qp, world_name(names[0], sizeof(names[0]), qp));
+	mine = side_of(qp, world_name(names[0], sizeof(names[0]), qp));
 	if (qp->peer) {
-		theirs = world_side(qp->peer,
-				    world_name(names[1], sizeof(names[1]),
-					       qp->peer));
+		theirs =
+			side_of(qp->peer, world_name(names[1], sizeof(names[1]),
+						     qp->peer));
 		rq.peer = &theirs;
 		rq.peer_pd = pd_of(number_in(qp->peer->first, "pd"));
 		rq.n_remote = regions_of(r, qp->peer->side, t, &others);
