@@ -23,36 +23,44 @@ void compare_pairs(const struct report *r, struct causes *all)
 	}
 }
 
-/* UC 的 WRITE 被对端丢掉，自己却“成功”；RC 的成功则证明它没有错。*/
-static bool may_be_lost(const struct report *r, const struct qp *qp,
-			const struct event *post)
-{
-	if (post->refused || strncmp(post->op, "SEND", 4) == 0)
-		return false;
-	return !strcmp(qp->type, "UC") || post->complete == NOWHERE ||
-	       strcmp(r->events[post->complete].status, "SUCCESS");
-}
+/* @qp 的 @post 错在哪里。false：这一个不必看。*/
+typedef bool judge(const struct report *r, const struct qp *qp,
+		   const struct event *post, struct explanation *why);
 
-void check_writes(const struct report *r, struct causes *all)
+static void first_wrong(const struct report *r, struct causes *all, judge *by)
 {
-	struct explanation why;
+	struct explanation why = { 0 };
 	size_t looked = 0;
 
 	for (size_t i = 0; i < r->count && looked < MOST_POSTS; i++) {
 		const struct event *post = &r->events[i];
 		const struct qp *qp = qp_of(r, post->side, post->qp);
 
-		if (post->class != CLASS_POST_SEND || !qp || !qp->peer ||
-		    !may_be_lost(r, qp, post))
+		if (post->class != CLASS_POST_SEND || post->refused || !qp ||
+		    !by(r, qp, post, &why))
 			continue;
 		looked++;
-		why = world_explain(r, qp, post, post->t,
-				    IBV_WC_REM_ACCESS_ERR);
 		if (why.cause[0]) {
 			cause_add(r, all, i, qp, &why);
 			return;
 		}
 	}
+}
+
+/* UC 的 WRITE 被对端丢掉，自己却“成功”；RC 的成功则证明它没有错。*/
+static bool judge_write(const struct report *r, const struct qp *qp,
+			const struct event *post, struct explanation *why)
+{
+	if (!qp->peer || strncmp(post->op, "SEND", 4) == 0 ||
+	    (strcmp(qp->type, "UC") && !came_to_nothing(r, post)))
+		return false;
+	*why = world_explain(r, qp, post, post->t, IBV_WC_REM_ACCESS_ERR);
+	return true;
+}
+
+void check_writes(const struct report *r, struct causes *all)
+{
+	first_wrong(r, all, judge_write);
 }
 
 /* ---- UD ------------------------------------------------------------------- */
@@ -103,8 +111,8 @@ static struct explanation wrong_target(const struct qp *to, uint32_t qpn,
 
 #define CONTROLLED 0x80000000u
 
-static struct explanation judge_datagram(const struct report *r,
-					 const struct event *post)
+static struct explanation why_dropped(const struct report *r,
+				      const struct event *post)
 {
 	const struct qp *only = only_datagram_qp(r, !post->side);
 	const struct qp *to;
@@ -132,55 +140,41 @@ static struct explanation judge_datagram(const struct report *r,
 		       world_name(name, sizeof(name), to), key);
 }
 
+static bool judge_datagram(const struct report *r, const struct qp *qp,
+			   const struct event *post, struct explanation *why)
+{
+	if (strcmp(qp->type, "UD"))
+		return false;
+	*why = why_dropped(r, post);
+	return true;
+}
+
 void check_datagrams(const struct report *r, struct causes *all)
 {
-	struct explanation why;
-	size_t looked = 0;
-
-	for (size_t i = 0; r->sides > 1 && i < r->count && looked < MOST_POSTS;
-	     i++) {
-		const struct event *post = &r->events[i];
-		const struct qp *qp = qp_of(r, post->side, post->qp);
-
-		if (post->class != CLASS_POST_SEND || !qp || post->refused ||
-		    strcmp(qp->type, "UD"))
-			continue;
-		looked++;
-		why = judge_datagram(r, post);
-		if (why.cause[0]) {
-			cause_add(r, all, i, qp, &why);
-			return;
-		}
-	}
+	if (r->sides > 1)
+		first_wrong(r, all, judge_datagram);
 }
 
 /*
  * 到不了对端的 send：不管它有没有 completion、是什么 status，它自己的 SGE、lkey、opcode 错没错，
  * 一看便知。有的程序不看 completion，UC 与 UD 的又总说成功。
  */
+static bool judge_request(const struct report *r, const struct qp *qp,
+			  const struct event *post, struct explanation *why)
+{
+	if (post->arrival != NOWHERE ||
+	    (strcmp(qp->type, "RC") == 0 && !came_to_nothing(r, post)))
+		return false;
+	*why = world_explain(r, qp, post, post->t, IBV_WC_LOC_PROT_ERR);
+	if (!why->cause[0])
+		*why = world_explain(r, qp, post, post->t,
+				     IBV_WC_LOC_QP_OP_ERR);
+	return true;
+}
+
 void check_own_requests(const struct report *r, struct causes *all)
 {
-	static const enum ibv_wc_status asked[] = { IBV_WC_LOC_PROT_ERR,
-						    IBV_WC_LOC_QP_OP_ERR };
-	struct explanation why = { 0 };
-	size_t looked = 0;
-
-	for (size_t i = 0; i < r->count && looked < MOST_POSTS; i++) {
-		const struct event *e = &r->events[i];
-		const struct qp *qp = qp_of(r, e->side, e->qp);
-
-		if (!qp || e->class != CLASS_POST_SEND || e->refused ||
-		    e->arrival != NOWHERE ||
-		    (strcmp(qp->type, "RC") == 0 && !came_to_nothing(r, e)))
-			continue;
-		looked++;
-		for (size_t k = 0; k < 2 && !why.cause[0]; k++)
-			why = world_explain(r, qp, e, e->t, asked[k]);
-		if (why.cause[0]) {
-			cause_add(r, all, i, qp, &why);
-			return;
-		}
-	}
+	first_wrong(r, all, judge_request);
 }
 
 void check_receives(const struct report *r, struct causes *all)
