@@ -71,12 +71,11 @@ int main(int argc, char **argv)
 	report_build(&r, all);
 	if (json && html)
 		return usage(stderr);
-	if (json && report_as_json(&r))
-		return 1;
-	if (json)
-		return report_flush() ? 1 : 0;
 	if (html)
 		return report_as_html(&r, template_path, html) ? 1 : 0;
-	report_as_text(&r, all);
+	if (!json)
+		report_as_text(&r, all);
+	else if (report_as_json(&r))
+		return 1;
 	return report_flush() ? 1 : 0;
 }
