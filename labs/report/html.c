@@ -63,7 +63,7 @@ static json_t *rows_of(const struct report *r, const struct qp *a)
 {
 	char word[WORD_SIZE];
 	struct belief rows[MAX_BELIEFS];
-	size_t n = report_beliefs(a, a->peer, rows);
+	size_t n = report_beliefs(a, rows);
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < n; i++)
@@ -108,11 +108,9 @@ static json_t *event_of(const struct report *r, const struct event *event,
 		[CLASS_POST_RECV] = "recv",  [CLASS_COMPLETION] = "wc",
 		[CLASS_QUIET] = "quiet",     [CLASS_FAILURE] = "failure",
 	};
-	json_t *line = event_line(r, event);
-	char text[600];
+	char text[DESCRIBED_SIZE];
+	json_t *line = event_describe(r, event, text);
 
-	report_speak(r, line);
-	event_describe(r, event, line, text, sizeof(text));
 	return json_pack("{s:i, s:I, s:s, s:s, s:o, s:o, s:o, s:b, s:o}",
 			 "side", event->side, "t", (json_int_t)event->t, "kind",
 			 classes[event->class], "text", text, "cause",

@@ -58,12 +58,9 @@ static json_t *sides_of(const struct report *r)
 static json_t *event_of(const struct report *r, size_t i)
 {
 	const struct event *event = &r->events[i];
-	json_t *line = event_line(r, event);
-	char text[600];
+	char text[DESCRIBED_SIZE];
 
-	report_speak(r, line);
-	event_describe(r, event, line, text, sizeof(text));
-	json_decref(line);
+	json_decref(event_describe(r, event, text));
 	return json_pack("{s:o, s:I, s:I, s:s, s:o}", "side",
 			 side_name(event->side), "line",
 			 (json_int_t)event->line, "t", (json_int_t)event->t,
@@ -153,7 +150,7 @@ static json_t *differences_of(const struct report *r)
 		size_t n = 0;
 
 		if (a->side == 0 && a->peer)
-			n = report_beliefs(a, a->peer, rows);
+			n = report_beliefs(a, rows);
 		for (size_t j = 0; j < n; j++)
 			if (rows[j].differs)
 				json_array_append_new(

@@ -363,12 +363,20 @@ void report_build(struct report *r, bool all)
 
 /* ---- 两边各自以为 ---------------------------------------------------------- */
 
+/* "qpn" 是它自己的；别的都是它被告知的。*/
 static void belief_text(char *out, size_t size, const struct qp *qp,
 			const char *key)
 {
 	json_t *value = json_object_get(qp->believes, key);
+	json_t *bad_mtu = json_object_get(qp->believes, "path_mtu_bad");
 
-	if (!value)
+	if (!strcmp(key, "qpn"))
+		snprintf(out, size, "%ju", qp->qpn);
+	else if (!strcmp(key, "path_mtu") && bad_mtu)
+		snprintf(out, size,
+			 "%" JSON_INTEGER_FORMAT " (no enum ibv_mtu)",
+			 json_integer_value(bad_mtu));
+	else if (!value)
 		out[0] = '\0';
 	else if (json_is_string(value))
 		snprintf(out, size, "%s", json_string_value(value));
@@ -379,63 +387,35 @@ static void belief_text(char *out, size_t size, const struct qp *qp,
 			 json_integer_value(value));
 }
 
-static void mtu_text(char *out, size_t size, const struct qp *qp)
-{
-	belief_text(out, size, qp, "path_mtu_bad");
-	if (out[0])
-		strncat(out, " (no enum ibv_mtu)", size - strlen(out) - 1);
-	else
-		belief_text(out, size, qp, "path_mtu");
-}
+/* 写到一半的表。*/
+struct table {
+	const struct qp *a, *b;
+	struct belief *rows;
+	size_t n;
+};
 
-/* 两边都说了而不同，才算不一致；谁也没有说的，不成一行。*/
-static size_t end_row(struct belief *rows, size_t n)
+/*
+ * 一行：同一件事，A 的话与 B 的话。两边都说了而不同，才算不一致；谁也没有说的，不成一行。
+ */
+static struct belief *add_row(struct table *t, const char *what,
+			      const char *key_a, const char *key_b)
 {
-	struct belief *row = &rows[n];
+	struct belief *row = &t->rows[t->n];
 
+	row->what = what;
+	belief_text(row->a, sizeof(row->a), t->a, key_a);
+	belief_text(row->b, sizeof(row->b), t->b, key_b);
 	row->differs = row->a[0] && row->b[0] && strcmp(row->a, row->b);
-	return n + (row->a[0] || row->b[0]);
-}
-
-/* 一行：同一件事，A 的话与 B 的话。*/
-static size_t add_row(struct belief *rows, size_t n, const char *what,
-		      const struct qp *a, const char *key_a, const struct qp *b,
-		      const char *key_b)
-{
-	struct belief *row = &rows[n];
-
-	row->what = what;
-	belief_text(row->a, sizeof(row->a), a, key_a);
-	belief_text(row->b, sizeof(row->b), b, key_b);
-	return end_row(rows, n);
-}
-
-static size_t add_qpn(struct belief *rows, size_t n, const char *what,
-		      const struct qp *owner, const struct qp *other,
-		      bool owner_is_a)
-{
-	struct belief *row = &rows[n];
-	char *mine = owner_is_a ? row->a : row->b;
-	char *theirs = owner_is_a ? row->b : row->a;
-
-	row->what = what;
-	snprintf(mine, sizeof(row->a), "%ju", owner->qpn);
-	belief_text(theirs, sizeof(row->a), other, "dest_qpn");
-	return end_row(rows, n);
+	t->n += row->a[0] || row->b[0];
+	return row;
 }
 
 /* 我发出的 READ/ATOMIC 不能比对端肯接的多。*/
-static size_t add_depth(struct belief *rows, size_t n, const char *what,
-			const struct qp *a, const char *key_a,
-			const struct qp *b, const char *key_b, bool a_asks)
+static bool asks_too_much(const struct qp *qp, const struct qp *peer)
 {
-	int64_t asks = number_of(a_asks ? a : b, "max_rd_atomic");
-	int64_t takes = number_of(a_asks ? b : a, "max_dest_rd_atomic");
-	size_t more = add_row(rows, n, what, a, key_a, b, key_b);
+	int64_t takes = number_of(peer, "max_dest_rd_atomic");
 
-	if (more > n)
-		rows[n].differs = takes >= 0 && asks > takes;
-	return more;
+	return takes >= 0 && number_of(qp, "max_rd_atomic") > takes;
 }
 
 /* "IPv4 to IPv6": 一侧自己的两个 GID 就不是一类，RTR 必然失败。*/
@@ -458,37 +438,36 @@ static bool gid_kinds(char *out, size_t size, const struct qp *qp)
 	return from == to;
 }
 
-static size_t add_kinds(struct belief *rows, size_t n, const struct qp *a,
-			const struct qp *b)
+static void add_kinds(struct table *t)
 {
-	bool good_a = gid_kinds(rows[n].a, sizeof(rows[n].a), a);
-	bool good_b = gid_kinds(rows[n].b, sizeof(rows[n].b), b);
+	struct belief *row = &t->rows[t->n];
+	bool good_a = gid_kinds(row->a, sizeof(row->a), t->a);
+	bool good_b = gid_kinds(row->b, sizeof(row->b), t->b);
 
-	rows[n].what = "kinds of GID";
-	rows[n].differs = !good_a || !good_b;
-	return n + (rows[n].differs ? 1 : 0);
+	row->what = "kinds of GID";
+	row->differs = !good_a || !good_b;
+	t->n += row->differs;
 }
 
-size_t report_beliefs(const struct qp *a, const struct qp *b,
-		      struct belief *rows)
+size_t report_beliefs(const struct qp *a, struct belief rows[MAX_BELIEFS])
 {
-	size_t n = 0;
+	struct table t = { a, a->peer, rows, 0 };
+	struct belief *row;
 
-	n = add_qpn(rows, n, "A's QPN", a, b, true);
-	n = add_qpn(rows, n, "B's QPN", b, a, false);
-	n = add_row(rows, n, "A's first PSN", a, "sq_psn", b, "rq_psn");
-	n = add_row(rows, n, "B's first PSN", a, "rq_psn", b, "sq_psn");
-	n = add_row(rows, n, "A's GID", a, "sgid", b, "dgid");
-	n = add_row(rows, n, "B's GID", a, "dgid", b, "sgid");
-	n = add_kinds(rows, n, a, b);
-	mtu_text(rows[n].a, sizeof(rows[n].a), a);
-	mtu_text(rows[n].b, sizeof(rows[n].b), b);
-	rows[n].what = "path MTU";
-	n = end_row(rows, n);
-	n = add_row(rows, n, "Q_Key", a, "qkey", b, "qkey");
-	n = add_depth(rows, n, "A reads, B answers", a, "max_rd_atomic", b,
-		      "max_dest_rd_atomic", true);
-	n = add_depth(rows, n, "B reads, A answers", a, "max_dest_rd_atomic", b,
-		      "max_rd_atomic", false);
-	return n;
+	add_row(&t, "A's QPN", "qpn", "dest_qpn");
+	add_row(&t, "B's QPN", "dest_qpn", "qpn");
+	add_row(&t, "A's first PSN", "sq_psn", "rq_psn");
+	add_row(&t, "B's first PSN", "rq_psn", "sq_psn");
+	add_row(&t, "A's GID", "sgid", "dgid");
+	add_row(&t, "B's GID", "dgid", "sgid");
+	add_kinds(&t);
+	add_row(&t, "path MTU", "path_mtu", "path_mtu");
+	add_row(&t, "Q_Key", "qkey", "qkey");
+	row = add_row(&t, "A reads, B answers", "max_rd_atomic",
+		      "max_dest_rd_atomic");
+	row->differs = asks_too_much(a, a->peer);
+	row = add_row(&t, "B reads, A answers", "max_dest_rd_atomic",
+		      "max_rd_atomic");
+	row->differs = asks_too_much(a->peer, a);
+	return t.n;
 }

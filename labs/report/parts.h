@@ -152,12 +152,8 @@ struct belief {
 	bool differs;
 };
 #define MAX_BELIEFS 16
-size_t report_beliefs(const struct qp *a, const struct qp *b,
-		      struct belief *rows);
-
-/* One line of words: "ibv_modify_qp QP 17 INIT -> RTR ...". */
-void event_describe(const struct report *r, const struct event *event,
-		    const json_t *line, char *out, size_t size);
+/* Of @a and its peer. Returns how many. */
+size_t report_beliefs(const struct qp *a, struct belief rows[MAX_BELIEFS]);
 
 /* ---- world.c: for the explainer, what it would ask the program ---- */
 
@@ -258,6 +254,15 @@ int report_as_json(const struct report *r);
 json_t *report_causes_as_json(const struct report *r);
 
 /* ---- text.c, html.c ---- */
+
+/*
+ * One line of words: "ibv_modify_qp QP 17 INIT -> RTR ...". Returns what it is made
+ * of, the event's line in the reader's language: to be given back.
+ */
+#define DESCRIBED_SIZE 600
+json_t *event_describe(const struct report *r, const struct event *event,
+		       char out[DESCRIBED_SIZE]);
+
 /* To stdout; unless @all, a long time line comes without its middle. */
 void report_as_text(const struct report *r, bool all);
 int report_as_html(const struct report *r, const char *template_path,

@@ -23,10 +23,8 @@ struct text {
 	size_t size, used;
 };
 
-static void put(struct text *t, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void put(struct text *t, const char *fmt, ...)
+static void __attribute__((format(printf, 2, 3)))
+put(struct text *t, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -119,23 +117,24 @@ static void describe_object(struct text *t, const json_t *line)
 		put_member(t, line, shown[i][0], shown[i][1]);
 }
 
-void event_describe(const struct report *r, const struct event *event,
-		    const json_t *line, char *out, size_t size)
+json_t *event_describe(const struct report *r, const struct event *event,
+		       char out[DESCRIBED_SIZE])
 {
-	struct text t = { r, out, size, 0 };
+	struct text t = { r, out, DESCRIBED_SIZE, 0 };
+	json_t *line = event_line(r, event);
 	char word[WORD_SIZE];
 
-	out[0] = '\0';
+	report_speak(r, line);
 	put(&t, "%s", event->ev);
 	if (!strcmp(event->ev, "explain")) {
 		put(&t, ": ");
 		put_member(&t, line, "call", "");
-		return;
+		return line;
 	}
 	if (!strcmp(event->ev, "warning")) {
 		put_qp(&t, line);
 		put_member(&t, line, "id", ": taken, but it will hurt:");
-		return;
+		return line;
 	}
 	if (!strcmp(event->ev, "modify_qp")) {
 		put_qp(&t, line);
@@ -162,6 +161,7 @@ void event_describe(const struct report *r, const struct event *event,
 		    text_in(line, "errname"));
 	if ((int64_t)number_in(line, "dur") > 1000000)
 		put(&t, "  (%.1f ms)", (double)number_in(line, "dur") / 1e6);
+	return line;
 }
 
 /* ---- 时间线 --------------------------------------------------------------- */
@@ -183,11 +183,9 @@ static size_t run_length(const struct report *r, size_t i)
 	return n;
 }
 
-static void say(const struct report *r, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-/* 一行，没有行尾。*/
-static void say(const struct report *r, const char *fmt, ...)
+/* 一句，后面是 @end。*/
+static void __attribute__((format(printf, 3, 4)))
+say(const struct report *r, const char *end, const char *fmt, ...)
 {
 	char text[WORD_SIZE], word[WORD_SIZE];
 	va_list ap;
@@ -195,7 +193,7 @@ static void say(const struct report *r, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fputs(report_word(r, word, text), stdout);
+	printf("%s%s", report_word(r, word, text), end);
 }
 
 /* @text 占 @width 列，不够的补空白：负数补在前面。汉字一个占两列。*/
@@ -230,17 +228,15 @@ static void print_lines(const struct report *r, const struct event *event,
 static void print_event(const struct report *r, const struct event *event,
 			size_t times)
 {
-	json_t *line = event_line(r, event);
-	char text[600];
+	char text[DESCRIBED_SIZE];
+	json_t *line = event_describe(r, event, text);
 
-	report_speak(r, line);
-	event_describe(r, event, line, text, sizeof(text));
 	printf("%12.3f %s %c %s", (double)event->t / 1e6,
 	       event->side ? " " : "", "AB"[event->side], text);
 	if (times > 1)
-		say(r, "  ... %zu times", times);
+		say(r, "", "  ... %zu times", times);
 	if (event->refused)
-		say(r, "  REFUSED");
+		say(r, "", "  REFUSED");
 	printf("\n");
 	print_lines(r, event, line, "cause");
 	print_lines(r, event, line, "next");
@@ -275,11 +271,10 @@ static void print_time_line(const struct report *r, bool all)
 		}
 		if (hidden) {
 			printf("%13s", "");
-			say(r,
+			say(r, "\n",
 			    "  ... %zu posts and completions (--all shows "
 			    "them)",
 			    hidden);
-			printf("\n");
 		}
 		hidden = 0;
 		if (run > RUN_SHOWN) {
@@ -299,18 +294,15 @@ static void print_sides(const struct report *r)
 		const struct side *side = &r->side[s];
 		const char *command = json_string_value(
 			json_object_get(side->start, "command"));
-		json_t *pid = json_object_get(side->start, "pid");
 
-		say(r, "%c  %s (pid %lld), %zu events in %.3f s", "AB"[s],
+		say(r, "\n", "%c  %s (pid %lld), %zu events in %.3f s", "AB"[s],
 		    command ? command : side->path,
-		    (long long)json_integer_value(pid), side->events,
+		    (long long)number_in(side->start, "pid"), side->events,
 		    (double)(side->last - side->first) / 1e9);
-		printf("\n");
 		if (!side->lost)
 			continue;
 		printf("   ");
-		say(r, "its last line was cut off");
-		printf("\n");
+		say(r, "\n", "its last line was cut off");
 	}
 }
 
@@ -321,12 +313,11 @@ static void print_qps(const struct report *r)
 		const struct qp *qp = &r->qps[i];
 		char side = "AB"[qp->side];
 
-		say(r,
+		say(r, "\n",
 		    "  %c  QP %-6ju %-4s %-8s %zu sends, %zu receives posted; "
 		    "%zu completions, %zu bad",
 		    side, qp->qpn, qp->type, qp->dev, qp->sends, qp->receives,
 		    qp->completions, qp->bad);
-		printf("\n");
 	}
 }
 
@@ -353,11 +344,10 @@ static void print_beliefs(const struct report *r)
 
 		if (a->side != 0 || !a->peer)
 			continue;
-		n = report_beliefs(a, a->peer, rows);
+		n = report_beliefs(a, rows);
 		printf("\n");
-		say(r, "%s: QP %ju of %s (A) and QP %ju of %s (B)", a->type,
-		    a->qpn, a->dev, a->peer->qpn, a->peer->dev);
-		printf("\n");
+		say(r, "\n", "%s: QP %ju of %s (A) and QP %ju of %s (B)",
+		    a->type, a->qpn, a->dev, a->peer->qpn, a->peer->dev);
 		print_row(r, "", "A says", "B says", "");
 		for (size_t j = 0; j < n; j++)
 			print_row(r, rows[j].what,
