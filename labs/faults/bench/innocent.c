@@ -17,54 +17,36 @@
 
 static int climb(struct rdma_resources *a, struct rdma_resources *b)
 {
-	int rc = modify_qp_to_init(a);
+	int rc = modify_qp_to_init(a) || modify_qp_to_init(b);
 
-	if (!rc)
-		rc = modify_qp_to_init(b);
 	a->remote = cm_con_data_of(b);
 	b->remote = cm_con_data_of(a);
 	for (uint32_t i = 0; !rc && i < RECEIVES; i++)
 		rc = post_receive(b, i);
-	if (!rc)
-		rc = modify_qp_to_rtr(a);
-	if (!rc)
-		rc = modify_qp_to_rtr(b);
-	if (!rc)
-		rc = modify_qp_to_rts(a);
-	return rc ? rc : modify_qp_to_rts(b);
+	return rc || modify_qp_to_rtr(a) || modify_qp_to_rtr(b) ||
+	       modify_qp_to_rts(a) || modify_qp_to_rts(b);
 }
 
 static int say(struct rdma_resources *a, struct rdma_resources *b)
 {
 	struct ibv_wc wc;
-	int rc = post_send(a, 0, 64, true);
 
-	if (!rc)
-		rc = await_completion(a, WR_ID_SEND(0), &wc, POLL_TIMEOUT_MS);
-	return rc ? rc
-		  : await_completion(b, WR_ID_RECV(0), &wc, POLL_TIMEOUT_MS);
+	return post_send(a, 0, 64, true) ||
+	       await_completion(a, WR_ID_SEND(0), &wc, POLL_TIMEOUT_MS) ||
+	       await_completion(b, WR_ID_RECV(0), &wc, POLL_TIMEOUT_MS);
 }
 
 static int reset(struct rdma_resources *a, struct rdma_resources *b)
 {
-	int rc = say(a, b);
-
-	if (!rc)
-		rc = modify_qp_to_reset(a);
-	if (!rc)
-		rc = modify_qp_to_reset(b);
-	if (!rc)
-		rc = climb(a, b);
-	return rc ? rc : say(a, b);
+	return say(a, b) || modify_qp_to_reset(a) || modify_qp_to_reset(b) ||
+	       climb(a, b) || say(a, b);
 }
 
 static int flush(struct rdma_resources *a, struct rdma_resources *b)
 {
 	struct ibv_wc wc;
-	int rc = say(a, b);
+	int rc = say(a, b) || modify_qp_to_error(b);
 
-	if (!rc)
-		rc = modify_qp_to_error(b);
 	for (int i = 0; !rc && i < 100; i++) {
 		ibv_poll_cq(b->cq, 1, &wc);
 		usleep(1000);
@@ -114,21 +96,16 @@ int main(int argc, char **argv)
 					    .msg_size = DEFAULT_MSG_SIZE,
 					    .recv_slots = RECEIVES };
 	struct rdma_resources a = { 0 }, b = { 0 };
-	int rc = -1;
+	int rc = 1;
 
 	for (size_t i = 0; argc == 2 && i < sizeof(ways) / sizeof(*ways); i++)
-		if (!strcmp(argv[1], ways[i].name)) {
-			rc = init_rdma_resources(&a, &config);
-			if (!rc)
-				rc = init_rdma_resources(&b, &config);
-			if (!rc)
-				rc = climb(&a, &b);
-			if (!rc)
-				rc = ways[i].run(&a, &b);
-		}
-	if (rc < 0)
+		if (!strcmp(argv[1], ways[i].name))
+			rc = init_rdma_resources(&a, &config) ||
+			     init_rdma_resources(&b, &config) ||
+			     climb(&a, &b) || ways[i].run(&a, &b);
+	if (rc)
 		fprintf(stderr, "innocent: reset, flush, idle or probe\n");
 	destroy_rdma_resources(&b);
 	destroy_rdma_resources(&a);
-	return rc ? 1 : 0;
+	return rc;
 }
