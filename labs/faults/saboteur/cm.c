@@ -8,21 +8,10 @@
 
 /*
  * 课程别处不用 librdmacm，不为这几个调用要求人装 librdmacm-dev：它的 ABI（.so.1）
- * 从未变过，指针原样转交，只有这一个结构体要看里面。
+ * 从未变过，指针原样转交，只有 struct rdma_conn_param（rule.h）要看里面。
  */
 struct rdma_cm_id;
 struct rdma_cm_event;
-struct rdma_conn_param {
-	const void *private_data;
-	uint8_t private_data_len;
-	uint8_t responder_resources;
-	uint8_t initiator_depth;
-	uint8_t flow_control;
-	uint8_t retry_count;
-	uint8_t rnr_retry_count;
-	uint8_t srq;
-	uint32_t qp_num;
-};
 
 int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src,
 		      struct sockaddr *dst, int timeout_ms);
@@ -88,32 +77,14 @@ static enum deed change_connection(const struct rdma_conn_param *param,
 				   struct rdma_conn_param *out,
 				   unsigned char data[256])
 {
-	struct connect_args args;
-	enum deed deed;
-
 	memset(out, 0, sizeof(*out));
 	if (param)
 		*out = *param;
-	args = (struct connect_args){
-		.private_data_len = out->private_data_len,
-		.responder_resources = out->responder_resources,
-		.initiator_depth = out->initiator_depth,
-		.retry_count = out->retry_count,
-		.rnr_retry_count = out->rnr_retry_count,
-		.qp_num = out->qp_num,
-	};
 	memset(data, 0, 256);
 	if (out->private_data)
 		memcpy(data, out->private_data, out->private_data_len);
 	out->private_data = data;
-	deed = rule_strike(&args);
-	out->private_data_len = args.private_data_len;
-	out->responder_resources = args.responder_resources;
-	out->initiator_depth = args.initiator_depth;
-	out->retry_count = args.retry_count;
-	out->rnr_retry_count = args.rnr_retry_count;
-	out->qp_num = args.qp_num;
-	return deed;
+	return rule_strike(out);
 }
 
 #define CONNECTION(call, CALL)                                         \

@@ -238,27 +238,18 @@ static void hook_qp(struct ibv_qp *qp)
 
 /* ---- 扩展 API：create_*_ex() ----------------------------------------------- */
 
+/* 它的开头与 struct ibv_qp_init_attr 一样，verbs.h 自己也这样转。*/
+_Static_assert(offsetof(struct ibv_qp_init_attr_ex, sq_sig_all) ==
+		       offsetof(struct ibv_qp_init_attr, sq_sig_all),
+	       "ibv_qp_init_attr_ex begins like ibv_qp_init_attr");
+
 static struct ibv_qp *changed_create_qp_ex(struct ibv_context *context,
 					   struct ibv_qp_init_attr_ex *init)
 {
-	struct ibv_qp_init_attr args = {
-		.send_cq = init->send_cq,
-		.recv_cq = init->recv_cq,
-		.srq = init->srq,
-		.cap = init->cap,
-		.qp_type = init->qp_type,
-		.sq_sig_all = init->sq_sig_all,
-	};
 	struct ibv_qp_init_attr_ex x = *init;
 	struct ibv_qp *qp;
 
-	rule_apply(CALL_CREATE_QP, &args);
-	x.send_cq = args.send_cq;
-	x.recv_cq = args.recv_cq;
-	x.srq = args.srq;
-	x.cap = args.cap;
-	x.qp_type = args.qp_type;
-	x.sq_sig_all = args.sq_sig_all;
+	rule_apply(CALL_CREATE_QP, &x);
 	qp = hooked(context)->create_qp_ex(context, &x);
 	init->cap = x.cap;
 	if (qp)

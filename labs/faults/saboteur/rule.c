@@ -78,7 +78,7 @@ static const struct bit send_bits[] = {
 #define OF_INIT(member) FIELD(#member, ibv_qp_init_attr, member, NULL)
 #define OF_AH(member)	FIELD(#member, ibv_ah_attr, member, NULL)
 #define OF_WR(member)	FIELD(#member, send_args, wr.member, NULL)
-#define OF_CM(member)	FIELD(#member, connect_args, member, NULL)
+#define OF_CM(member)	FIELD(#member, rdma_conn_param, member, NULL)
 
 static const struct field modify_fields[] = {
 	OF_QP(qp_state),

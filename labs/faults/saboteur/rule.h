@@ -85,9 +85,10 @@ struct resolve_args {
 	uint16_t port; /* as on the wire: ~ swaps it */
 	int timeout;
 };
-struct connect_args { /* as in struct rdma_conn_param */
+struct rdma_conn_param { /* of librdmacm, whose header may not be there */
+	const void *private_data;
 	uint8_t private_data_len, responder_resources, initiator_depth;
-	uint8_t retry_count, rnr_retry_count;
+	uint8_t flow_control, retry_count, rnr_retry_count, srq;
 	uint32_t qp_num;
 };
 
