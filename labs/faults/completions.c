@@ -7,40 +7,18 @@
 #include "faults.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 /* ---- 本端的 buffer -------------------------------------------------------- */
 
 WRONG_MESSAGE(lkey_wrong, 64, rig->send_sge.lkey ^= 0xff00)
 WRONG_MESSAGE(mr_gone, 64, if (!ibv_dereg_mr(rig->a.mr)) rig->a.n_mrs = 0)
 
-static void other_pd(struct rig *rig)
-{
-	struct ibv_pd *mine = rig->a.pd;
-	struct ibv_mr *mr;
-
-	rig->a.pd = ibv_alloc_pd(rig->a.context);
-	if (!rig->a.pd)
-		return;
-	mr = add_mr(&rig->a, rig->a.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
-	rig->a.pd = mine;
-	prepare_send(rig, IBV_WR_SEND, 64);
-	rig->send_sge.lkey = mr->lkey;
-	post_recv(rig, 64);
-	try_send(rig);
-}
-
+WRONG_MESSAGE(other_pd, 64,
+	      rig->send_sge.lkey =
+		      add_foreign_mr(&rig->a, IBV_ACCESS_LOCAL_WRITE)->lkey)
 WRONG_MESSAGE(sge_outside, 128, rig->send_sge.addr += BUFFER_BYTES - 64)
-
-static void read_into_read_only(struct rig *rig)
-{
-	struct ibv_mr *mr = add_mr(&rig->a, rig->a.buf, 4096, 0);
-
-	prepare_send(rig, IBV_WR_RDMA_READ, 64);
-	rig->send_sge.lkey = mr->lkey;
-	try_send(rig);
-}
-
+WRONG_SEND(read_into_read_only, IBV_WR_RDMA_READ, 64,
+	   rig->send_sge.lkey = add_mr(&rig->a, PAGE, 0)->lkey)
 WRONG_SEND(read_inline, IBV_WR_RDMA_READ, 16,
 	   rig->send.send_flags |= IBV_SEND_INLINE)
 
@@ -62,14 +40,12 @@ static void recv_too_small_there(struct rig *rig)
 
 static void recv_not_writable(struct rig *rig)
 {
-	struct ibv_mr *mr = add_mr(&rig->b, rig->b.buf, 4096, 0);
+	struct ibv_mr *mr = add_mr(&rig->b, PAGE, 0);
 
 	rig->recv_sge = (struct ibv_sge){ .addr = (uintptr_t)rig->b.buf,
 					  .length = 64,
 					  .lkey = mr->lkey };
-	post_recv(rig, 64);
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_send(rig);
+	send_message(rig, 64);
 	wait_recv(rig, WAIT_MS);
 }
 
@@ -91,32 +67,17 @@ static void psn_differs(struct rig *rig)
 {
 	rig->b.plan.rq_psn += 500;
 	connect_ends(rig);
-	post_recv(rig, 64);
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_send(rig);
+	send_message(rig, 64);
 }
 
 /* 对端还没准备好。只凭这一端能看到的来解释：对端的 QP 就在本机内核里。*/
 static void send_one_sided(struct rig *rig)
 {
 	const struct explain_request request = { .send = &rig->send };
-	struct ibv_wc wc;
 
 	prepare_send(rig, IBV_WR_SEND, 64);
-	if (try_post(rig) || !next_wc(rig->a.send_cq, &wc, WAIT_MS))
-		return;
-	snprintf(rig->saw, sizeof(rig->saw), "wc.status %d (%s)", wc.status,
-		 ibv_wc_status_str(wc.status));
-	if (wc.status)
-		rig->why = explain_completion(rig->a.qp, &wc, &request);
-}
-
-static void connect_a(struct rig *rig)
-{
-	struct step rtr = step_rtr(&rig->a), rts = step_rts(&rig->a);
-
-	do_step(&rig->a, &rtr);
-	do_step(&rig->a, &rts);
+	if (!try_post(rig))
+		wait_for(rig, rig->a.qp, rig->a.send_cq, &request, WAIT_MS);
 }
 
 #define ONE_SIDED(function, before)           \
@@ -125,8 +86,8 @@ static void connect_a(struct rig *rig)
 		before;                       \
 		send_one_sided(rig);          \
 	}
-ONE_SIDED(peer_in_init, connect_a(rig))
-ONE_SIDED(peer_in_err, do_state(&rig->b, IBV_QPS_ERR))
+ONE_SIDED(peer_in_init, connect_end(&rig->a))
+ONE_SIDED(peer_in_err, do_step(&rig->b, step_state(IBV_QPS_ERR)))
 ONE_SIDED(peer_gone, errno = ibv_destroy_qp(rig->b.qp))
 ONE_SIDED(peer_expects_another, rig->b.plan.dest_qp_num += 1000;
 	  connect_ends(rig))
@@ -149,13 +110,7 @@ static void only_flushes(struct rig *rig)
 	wait_send(rig, WAIT_MS);
 }
 
-static void uc_read(struct rig *rig)
-{
-	make_qps(rig, IBV_QPT_UC, false);
-	connect_ends(rig);
-	prepare_send(rig, IBV_WR_RDMA_READ, 64);
-	try_send(rig);
-}
+WRONG_PLAN(uc_read, IBV_WR_RDMA_READ, 64, make_qps(rig, IBV_QPT_UC, false))
 
 const struct fault completion_faults[] = {
 	ROW("lkey-wrong", "a send with an lkey that is no MR's", "wc.status 2 ",

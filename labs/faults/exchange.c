@@ -19,16 +19,8 @@ WRONG_SEND(
 	rig->send.wr.rdma.remote_addr = bswap_64(rig->send.wr.rdma.remote_addr))
 
 /* 两个 MR，用了自己的那个 rkey。*/
-static void own_rkey(struct rig *rig)
-{
-	struct ibv_mr *mr =
-		add_mr(&rig->a, rig->a.buf, 4096,
-		       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-
-	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
-	rig->send.wr.rdma.rkey = mr->rkey;
-	try_send(rig);
-}
+WRONG_SEND(own_rkey, IBV_WR_RDMA_WRITE, 64,
+	   rig->send.wr.rdma.rkey = add_mr(&rig->a, PAGE, WRITABLE)->rkey)
 
 /* 把自己的 GID 当成了对端的：包又回到了自己的设备。*/
 static void own_gid(struct rig *rig)

@@ -19,9 +19,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define PAGE	     4096
 #define BUFFER_BYTES 65536 /* of each end */
 #define MOST_MRS     4
 #define WAIT_MS	     600 /* longer than all retries of the usual plan */
+#define WRITABLE     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 
 /* One end. What is told to ibv_modify_qp is taken from plan. */
 struct end {
@@ -81,17 +83,22 @@ struct fault {
 // clang-format on
 
 /*
- * What many faults do: a good step s of A's, which @change spoils; a good request
- * of A's; a SEND for which B has posted a receive; a request after a @change of
- * the plans.
+ * What many faults do: nothing but the mistake; a good step s of A's, which @change
+ * spoils; a good request of A's; a SEND for which B has posted a receive; a request
+ * after a @change of the plans.
  */
+#define FAULT(function, mistake)              \
+	static void function(struct rig *rig) \
+	{                                     \
+		mistake;                      \
+	}
 #define WRONG_STEP(function, right_step, change)     \
 	static void function(struct rig *rig)        \
 	{                                            \
 		struct step s = right_step(&rig->a); \
                                                      \
 		change;                              \
-		try_step(rig, &rig->a, &s);          \
+		try_step(rig, s);                    \
 	}
 #define WRONG_MESSAGE(function, length, change)         \
 	static void function(struct rig *rig)           \
@@ -133,8 +140,12 @@ void make_qps(struct rig *rig, enum ibv_qp_type type, bool sq_sig_all);
 /* Let each end's plan name the other: QPN, PSN, GID. */
 void introduce(struct rig *rig);
 
-/* A further MR of @end, which the explainer will know. */
-struct ibv_mr *add_mr(struct end *end, void *addr, size_t length, int access);
+/*
+ * A further MR at the begin of @end's buffer, which the explainer will know; one of
+ * a page, in a PD of its own.
+ */
+struct ibv_mr *add_mr(struct end *end, size_t length, int access);
+struct ibv_mr *add_foreign_mr(struct end *end, int access);
 
 /* One call of ibv_modify_qp, by the plan of an end. */
 struct step {
@@ -147,11 +158,14 @@ struct step step_rts(const struct end *end);
 struct step step_state(enum ibv_qp_state state); /* nothing but the state */
 
 /* It must work. */
-void do_step(struct end *end, const struct step *step);
-void do_state(struct end *end, enum ibv_qp_state state);
+void do_step(struct end *end, struct step step);
 
-/* Both ends from RESET to RTS by their plans. */
+/* By their plans: one end from INIT to RTS, both from RESET to RTS. */
+void connect_end(struct end *end);
 void connect_ends(struct rig *rig);
+
+/* Be an ordinary user from now on. False: it did not work. */
+bool become_nobody(void);
 
 /* ---- making the mistake, and recording what came of it -------------------- */
 
@@ -159,10 +173,10 @@ void connect_ends(struct rig *rig);
 void saw_error(struct rig *rig, const char *call, int err);
 
 /*
- * ibv_modify_qp. If it is refused: why; if it is taken: the first warning of
- * explain_accepted().
+ * ibv_modify_qp of A's QP. If it is refused: why; if it is taken: the first warning
+ * of explain_accepted().
  */
-void try_step(struct rig *rig, struct end *end, const struct step *step);
+void try_step(struct rig *rig, struct step step);
 
 /* A's request in rig->send, from the begin of its buffer to B's. */
 void prepare_send(struct rig *rig, enum ibv_wr_opcode opcode, uint32_t length);
@@ -176,9 +190,17 @@ int try_post(struct rig *rig);
 /* try_post(), then wait for its completion and record how it ended. */
 void try_send(struct rig *rig);
 
-/* Wait for A's send, or B's receive, for @ms, and record how it ended. */
+/* The same of a message of @length bytes for which B has posted a receive. */
+void send_message(struct rig *rig, uint32_t length);
+
+/*
+ * Wait for A's send, or B's receive, for @ms, and record how it ended. Or for
+ * @request of @qp, in @cq, by what it tells the explainer: true if it ended well.
+ */
 void wait_send(struct rig *rig, int ms);
 void wait_recv(struct rig *rig, int ms);
+bool wait_for(struct rig *rig, struct ibv_qp *qp, struct ibv_cq *cq,
+	      const struct explain_request *request, int ms);
 
 /* The next completion of @cq within @ms; false: none came. */
 bool next_wc(struct ibv_cq *cq, struct ibv_wc *wc, int ms);

@@ -13,8 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE 4096
-
 static void try_reg(struct rig *rig, void *addr, size_t length, int access)
 {
 	struct ibv_mr *mr;
@@ -27,13 +25,9 @@ static void try_reg(struct rig *rig, void *addr, size_t length, int access)
 					       errno);
 }
 
-#define WRONG_REG(function, addr, length, access)   \
-	static void function(struct rig *rig)       \
-	{                                           \
-		try_reg(rig, addr, length, access); \
-	}
-WRONG_REG(remote_without_local, rig->a.buf, PAGE, IBV_ACCESS_REMOTE_WRITE)
-WRONG_REG(length_zero, rig->a.buf, 0, IBV_ACCESS_LOCAL_WRITE)
+FAULT(remote_without_local,
+      try_reg(rig, rig->a.buf, PAGE, IBV_ACCESS_REMOTE_WRITE))
+FAULT(length_zero, try_reg(rig, rig->a.buf, 0, IBV_ACCESS_LOCAL_WRITE))
 
 /* int 里的 -1 变成 size_t：一个大得绕回来的长度。*/
 static void length_negative(struct rig *rig)
@@ -52,7 +46,7 @@ static void not_mapped(struct rig *rig)
 	try_reg(rig, gone, PAGE, IBV_ACCESS_LOCAL_WRITE);
 }
 
-WRONG_REG(null_pointer, NULL, PAGE, IBV_ACCESS_LOCAL_WRITE)
+FAULT(null_pointer, try_reg(rig, NULL, PAGE, IBV_ACCESS_LOCAL_WRITE))
 
 static void read_only(struct rig *rig)
 {
@@ -87,8 +81,8 @@ static void shared_read_only(struct rig *rig)
 		fclose(file);
 }
 
-WRONG_REG(on_demand, rig->a.buf, PAGE,
-	  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND)
+FAULT(on_demand, try_reg(rig, rig->a.buf, PAGE,
+			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND))
 
 /* root 有 CAP_IPC_LOCK，不受 RLIMIT_MEMLOCK 限制：先把这一项权限放下。*/
 static void drop_ipc_lock(void)

@@ -7,12 +7,7 @@
 #include "faults.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <grp.h>
 #include <stdio.h>
-#include <unistd.h>
-
-#define NOBODY 65534
 
 /* ---- RESET → INIT --------------------------------------------------------- */
 
@@ -26,7 +21,7 @@ static void ud_controlled_qkey(struct rig *rig)
 	struct step s;
 
 	/* 内核不许“换了身份的进程”用旧身份打开的设备，所以先换再打开。*/
-	if (setgroups(0, NULL) || setgid(NOBODY) || setuid(NOBODY)) {
+	if (!become_nobody()) {
 		snprintf(rig->saw, sizeof(rig->saw), "cannot become nobody");
 		return;
 	}
@@ -34,7 +29,7 @@ static void ud_controlled_qkey(struct rig *rig)
 	make_qps(rig, IBV_QPT_UD, false);
 	s = step_init(&rig->a);
 	s.attr.qkey = 0x80010000;
-	try_step(rig, &rig->a, &s);
+	try_step(rig, s);
 }
 
 /* ---- INIT → RTR ----------------------------------------------------------- */
@@ -69,11 +64,11 @@ WRONG_STEP(dest_rd_atomic_zero, step_rtr, s.attr.max_dest_rd_atomic = 0)
 /* 前一步失败了，没有人看返回值；抱怨的是下一步。*/
 static void rts_after_failed_rtr(struct rig *rig)
 {
-	struct step rtr = step_rtr(&rig->a), rts = step_rts(&rig->a);
+	struct step rtr = step_rtr(&rig->a);
 
 	rtr.attr.ah_attr.is_global = 0;
-	try_step(rig, &rig->a, &rtr);
-	try_step(rig, &rig->a, &rts);
+	try_step(rig, rtr);
+	try_step(rig, step_rts(&rig->a));
 }
 
 WRONG_STEP(rts_missing_bits, step_rts,
@@ -90,20 +85,9 @@ WRONG_STEP(cur_state_not_allowed, step_rtr, s.mask |= IBV_QP_CUR_STATE;
 
 /* ---- ERR 与回来 ----------------------------------------------------------- */
 
-static void reset_to_err(struct rig *rig)
-{
-	struct step s = step_state(IBV_QPS_ERR);
+FAULT(reset_to_err, try_step(rig, step_state(IBV_QPS_ERR)))
 
-	try_step(rig, &rig->a, &s);
-}
-
-static void err_to_init(struct rig *rig)
-{
-	struct step init = step_init(&rig->a);
-
-	do_state(&rig->a, IBV_QPS_ERR);
-	try_step(rig, &rig->a, &init);
-}
+WRONG_STEP(err_to_init, step_init, do_step(&rig->a, step_state(IBV_QPS_ERR)))
 
 #define INVALID(name, mistake, cause, ready, run) \
 	ROW(name, mistake, "ibv_modify_qp: EINVAL", cause, ready, run)

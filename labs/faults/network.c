@@ -9,11 +9,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <grp.h>
 #include <stdio.h>
 #include <unistd.h>
-
-#define NOBODY 65534
 
 /* 先把机器弄坏，再照常去做。*/
 #define BROKEN(function, command, then)       \
@@ -29,18 +26,13 @@ static void rtr_to(struct rig *rig, const char *address)
 	struct step s = step_rtr(&rig->a);
 
 	inet_pton(AF_INET6, address, s.attr.ah_attr.grh.dgid.raw);
-	try_step(rig, &rig->a, &s);
+	try_step(rig, s);
 }
 
-#define WRONG_GID(function, address)          \
-	static void function(struct rig *rig) \
-	{                                     \
-		rtr_to(rig, address);         \
-	}
-WRONG_GID(no_neighbour, "::ffff:10.99.0.77")
-WRONG_GID(no_route, "::ffff:192.0.2.1")
-WRONG_GID(loopback, "::ffff:127.0.0.1")
-WRONG_GID(zero_address, "::ffff:0.0.0.0")
+FAULT(no_neighbour, rtr_to(rig, "::ffff:10.99.0.77"))
+FAULT(no_route, rtr_to(rig, "::ffff:192.0.2.1"))
+FAULT(loopback, rtr_to(rig, "::ffff:127.0.0.1"))
+FAULT(zero_address, rtr_to(rig, "::ffff:0.0.0.0"))
 
 WRONG_STEP(no_ipv6_route, step_rtr, s.attr.ah_attr.grh.sgid_index = 0;
 	   inet_pton(AF_INET6, "2001:db8::1", s.attr.ah_attr.grh.dgid.raw))
@@ -81,32 +73,25 @@ static void address_removed(struct rig *rig)
 			break;
 		usleep(10000);
 	}
-	try_step(rig, &rig->a, &s);
-}
-
-static void send_now(struct rig *rig, uint32_t length)
-{
-	post_recv(rig, length);
-	prepare_send(rig, IBV_WR_SEND, length);
-	try_send(rig);
+	try_step(rig, s);
 }
 
 BROKEN(udp_blocked,
        "nft 'add table inet wall; add chain inet wall in { type filter hook "
        "input priority 0; }; add rule inet wall in udp dport 4791 drop'",
-       send_now(rig, 64))
+       send_message(rig, 64))
 BROKEN(all_lost, "tc qdisc add dev veth0 root netem loss 100%",
-       send_now(rig, 64))
+       send_message(rig, 64))
 /* 去的路通，回的路不通：对端收到了，ACK 丢了。*/
 BROKEN(acks_lost, "tc qdisc add dev veth1 root netem loss 100%",
-       send_now(rig, 64))
+       send_message(rig, 64))
 
 /* 先有一个来回，然后去的路断了：对端收到过包，只是不是这些。*/
 static void lost_later(struct rig *rig)
 {
-	send_now(rig, 64);
+	send_message(rig, 64);
 	shell("tc qdisc add dev veth0 root netem loss 100%");
-	send_now(rig, 64);
+	send_message(rig, 64);
 }
 
 /* 邻居表里是错的 MAC（ARP flux、克隆的虚拟机、写死的条目）。*/
@@ -114,12 +99,12 @@ static void wrong_mac(struct rig *rig)
 {
 	shell("ip neigh replace 10.99.0.2 lladdr 02:99:00:00:00:99 dev veth0");
 	connect_ends(rig);
-	send_now(rig, 64);
+	send_message(rig, 64);
 }
 
 /* 连接时 MTU 4200，后来有人把网卡改成了 1500：小消息通，大消息不通。*/
-BROKEN(mtu_lowered, "ip link set veth0 mtu 1500", send_now(rig, 8192))
-BROKEN(link_down_later, "ip link set veth0 down", send_now(rig, 64))
+BROKEN(mtu_lowered, "ip link set veth0 mtu 1500", send_message(rig, 8192))
+BROKEN(link_down_later, "ip link set veth0 down", send_message(rig, 64))
 
 /* ---- 设备 ------------------------------------------------------------------ */
 
@@ -146,8 +131,7 @@ static void not_permitted(struct rig *rig)
 
 	shell("chmod 600 /dev/infiniband/uverbs*");
 	list = ibv_get_device_list(NULL);
-	if (!list || !list[0] || setgroups(0, NULL) || setgid(NOBODY) ||
-	    setuid(NOBODY))
+	if (!list || !list[0] || !become_nobody())
 		return;
 	errno = 0;
 	context = ibv_open_device(list[0]);

@@ -7,11 +7,6 @@
  */
 #include "faults.h"
 
-#include <errno.h>
-#include <stdio.h>
-
-#define PAGE 4096
-
 /* ---- 钥匙 ------------------------------------------------------------------ */
 
 WRONG_SEND(rkey_wrong, IBV_WR_RDMA_WRITE, 64, rig->send.wr.rdma.rkey ^= 0xff00)
@@ -24,21 +19,8 @@ WRONG_SEND(
 		rig->b.n_mrs = 0;
 	})
 
-static void rkey_other_pd(struct rig *rig)
-{
-	struct ibv_pd *own = rig->b.pd;
-	struct ibv_mr *mr;
-
-	prepare_send(rig, IBV_WR_RDMA_WRITE, 64);
-	rig->b.pd = ibv_alloc_pd(rig->b.context);
-	if (!rig->b.pd)
-		return;
-	mr = add_mr(&rig->b, rig->b.buf, PAGE,
-		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	rig->b.pd = own;
-	rig->send.wr.rdma.rkey = mr->rkey;
-	try_send(rig);
-}
+WRONG_SEND(rkey_other_pd, IBV_WR_RDMA_WRITE, 64,
+	   rig->send.wr.rdma.rkey = add_foreign_mr(&rig->b, WRITABLE)->rkey)
 
 /* ---- 地址与长度 ------------------------------------------------------------- */
 
@@ -57,30 +39,20 @@ WRONG_SEND(read_two_gib, IBV_WR_RDMA_READ, 64, rig->send_sge.length = TWO_GIB)
 
 /* ---- 第一道门：MR 的权限 ---------------------------------------------------- */
 
-static void without_right(struct rig *rig, enum ibv_wr_opcode opcode,
-			  uint32_t length, int rights)
+/* B 的又一个 MR 的 rkey，对端只有 @rights。*/
+static uint32_t rkey_with(struct rig *rig, int rights)
 {
-	struct ibv_mr *mr = add_mr(&rig->b, rig->b.buf, PAGE,
-				   IBV_ACCESS_LOCAL_WRITE | rights);
-
-	prepare_send(rig, opcode, length);
-	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
-		rig->send.wr.atomic.rkey = mr->rkey;
-	else
-		rig->send.wr.rdma.rkey = mr->rkey;
-	try_send(rig);
+	return add_mr(&rig->b, PAGE, IBV_ACCESS_LOCAL_WRITE | rights)->rkey;
 }
 
-#define MR_LACKS(function, opcode, length, rights)          \
-	static void function(struct rig *rig)               \
-	{                                                   \
-		without_right(rig, opcode, length, rights); \
-	}
-MR_LACKS(mr_lacks_write, IBV_WR_RDMA_WRITE, 64, IBV_ACCESS_REMOTE_READ)
-MR_LACKS(mr_lacks_read, IBV_WR_RDMA_READ, 64, IBV_ACCESS_REMOTE_WRITE)
+WRONG_SEND(mr_lacks_write, IBV_WR_RDMA_WRITE, 64,
+	   rig->send.wr.rdma.rkey = rkey_with(rig, IBV_ACCESS_REMOTE_READ))
+WRONG_SEND(mr_lacks_read, IBV_WR_RDMA_READ, 64,
+	   rig->send.wr.rdma.rkey = rkey_with(rig, IBV_ACCESS_REMOTE_WRITE))
 /* READ 与 WRITE 都许可，也不等于 atomic 许可。*/
-MR_LACKS(mr_lacks_atomic, IBV_WR_ATOMIC_FETCH_AND_ADD, 8,
-	 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
+WRONG_SEND(mr_lacks_atomic, IBV_WR_ATOMIC_FETCH_AND_ADD, 8,
+	   rig->send.wr.atomic.rkey = rkey_with(
+		   rig, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE))
 
 /* ---- 第二道门：QP 的权限 ---------------------------------------------------- */
 
@@ -101,34 +73,25 @@ WRONG_PLAN(atomic_depth_zero, IBV_WR_ATOMIC_FETCH_AND_ADD, 8,
 /* 在 B 的 QP 上做一个请求，等它完成；true：成功。*/
 static bool done_at_b(struct rig *rig, struct ibv_send_wr *wr)
 {
+	const struct explain_request request = { .send = wr,
+						 .local = rig->b.mrs,
+						 .n_local = rig->b.n_mrs };
 	struct ibv_send_wr *bad;
-	struct ibv_wc wc;
 	int err = ibv_post_send(rig->b.qp, wr, &bad);
 
-	if (err) {
-		saw_error(rig, "ibv_post_send", err);
-		rig->why = explain_post_send(rig->b.qp, bad, err);
-		return false;
-	}
-	if (!next_wc(rig->b.send_cq, &wc, WAIT_MS))
-		return false;
-	if (wc.status == IBV_WC_SUCCESS)
-		return true;
-	snprintf(rig->saw, sizeof(rig->saw), "wc.status %d (%s)", wc.status,
-		 ibv_wc_status_str(wc.status));
-	rig->why = explain_completion(
-		rig->b.qp, &wc,
-		&(struct explain_request){ .send = wr,
-					   .local = rig->b.mrs,
-					   .n_local = rig->b.n_mrs });
+	if (!err)
+		return wait_for(rig, rig->b.qp, rig->b.send_cq, &request,
+				WAIT_MS);
+	saw_error(rig, "ibv_post_send", err);
+	rig->why = explain_post_send(rig->b.qp, bad, err);
 	return false;
 }
 
 /* B 的 @length 个字节，底下的 MR 是一页，有 @mr_access；上面的 window 只许写。*/
 static struct ibv_mw *window(struct rig *rig, int mr_access, uint64_t length)
 {
-	struct ibv_mr *mr = add_mr(&rig->b, rig->b.buf, PAGE,
-				   IBV_ACCESS_LOCAL_WRITE | mr_access);
+	struct ibv_mr *mr =
+		add_mr(&rig->b, PAGE, IBV_ACCESS_LOCAL_WRITE | mr_access);
 	struct ibv_mw *mw = ibv_alloc_mw(rig->b.pd, IBV_MW_TYPE_2);
 	struct ibv_send_wr bind = { .opcode = IBV_WR_BIND_MW,
 				    .send_flags = IBV_SEND_SIGNALED };
@@ -157,15 +120,8 @@ static struct ibv_mw *window(struct rig *rig, int mr_access, uint64_t length)
 	return mw;
 }
 
-static void bind_refused(struct rig *rig)
-{
-	window(rig, 0, PAGE);
-}
-
-static void bind_too_much(struct rig *rig)
-{
-	window(rig, IBV_ACCESS_MW_BIND, PAGE + 1);
-}
+FAULT(bind_refused, window(rig, 0, PAGE))
+FAULT(bind_too_much, window(rig, IBV_ACCESS_MW_BIND, PAGE + 1))
 
 #define AT_WINDOW(function, change)                                        \
 	static void function(struct rig *rig)                              \

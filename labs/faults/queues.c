@@ -20,14 +20,9 @@ static void try_cq(struct rig *rig, int cqe, int vector)
 						  errno);
 }
 
-#define WRONG_CQ(function, cqe, vector)       \
-	static void function(struct rig *rig) \
-	{                                     \
-		try_cq(rig, cqe, vector);     \
-	}
-WRONG_CQ(cq_empty, 0, 0)
-WRONG_CQ(cq_too_large, 1 << 20, 0)
-WRONG_CQ(cq_vector, 16, rig->a.context->num_comp_vectors)
+FAULT(cq_empty, try_cq(rig, 0, 0))
+FAULT(cq_too_large, try_cq(rig, 1 << 20, 0))
+FAULT(cq_vector, try_cq(rig, 16, rig->a.context->num_comp_vectors))
 
 /* ---- QP ------------------------------------------------------------------- */
 
@@ -87,11 +82,7 @@ WRONG_ORDER(dealloc_pd_first, ibv_dealloc_pd, pd)
 /* ---- post ----------------------------------------------------------------- */
 
 /* 状态不够就去 send：INIT 时，或 RTR 时（它能收不能发）。*/
-static void send_too_early(struct rig *rig)
-{
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_post(rig);
-}
+FAULT(send_too_early, prepare_send(rig, IBV_WR_SEND, 64); try_post(rig))
 
 static void try_recv(struct rig *rig, struct ibv_recv_wr *wr)
 {
@@ -125,7 +116,7 @@ static void recv_ring_full(struct rig *rig)
 /* SQD 里的 send 只进不出，几下就满。真网卡上，忘了 poll 的结果与此相同。*/
 static void send_ring_full(struct rig *rig)
 {
-	do_state(&rig->a, IBV_QPS_SQD);
+	do_step(&rig->a, step_state(IBV_QPS_SQD));
 	prepare_send(rig, IBV_WR_SEND, 8);
 	for (int i = 0; i < 1000 && !try_post(rig); i++)
 		;

@@ -13,13 +13,16 @@
 #include "rdma_common.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CQ_ENTRIES  64
 #define QUEUE_DEPTH 16
+#define NOBODY	    65534
 #define CANNOT_RUN  77
 #define BROKEN	    2
 #define ALL_RIGHTS                                         \
@@ -68,14 +71,14 @@ static void open_end(struct end *end, const char *device)
 	};
 }
 
-struct ibv_mr *add_mr(struct end *end, void *addr, size_t length, int access)
+struct ibv_mr *add_mr(struct end *end, size_t length, int access)
 {
-	struct ibv_mr *mr = ibv_reg_mr(end->pd, addr, length, access);
+	struct ibv_mr *mr = ibv_reg_mr(end->pd, end->buf, length, access);
 
 	must(mr && end->n_mrs < MOST_MRS, "ibv_reg_mr");
 	end->mrs[end->n_mrs++] = (struct explain_mr){
 		.pd = end->pd,
-		.addr = (uintptr_t)addr,
+		.addr = (uintptr_t)end->buf,
 		.length = length,
 		.lkey = mr->lkey,
 		.rkey = mr->rkey,
@@ -84,14 +87,26 @@ struct ibv_mr *add_mr(struct end *end, void *addr, size_t length, int access)
 	return mr;
 }
 
+struct ibv_mr *add_foreign_mr(struct end *end, int access)
+{
+	struct ibv_pd *own = end->pd;
+	struct ibv_mr *mr;
+
+	end->pd = ibv_alloc_pd(end->context);
+	must(end->pd, "ibv_alloc_pd");
+	mr = add_mr(end, PAGE, access);
+	end->pd = own;
+	return mr;
+}
+
 static void make_objects(struct end *end)
 {
 	end->pd = ibv_alloc_pd(end->context);
 	must(end->pd, "ibv_alloc_pd");
-	end->buf = aligned_alloc(4096, BUFFER_BYTES);
+	end->buf = aligned_alloc(PAGE, BUFFER_BYTES);
 	must(end->buf, "aligned_alloc");
 	memset(end->buf, 0, BUFFER_BYTES);
-	end->mr = add_mr(end, end->buf, BUFFER_BYTES, ALL_RIGHTS);
+	end->mr = add_mr(end, BUFFER_BYTES, ALL_RIGHTS);
 	end->send_cq = ibv_create_cq(end->context, CQ_ENTRIES, NULL, NULL, 0);
 	end->recv_cq = ibv_create_cq(end->context, CQ_ENTRIES, NULL, NULL, 0);
 	must(end->send_cq && end->recv_cq, "ibv_create_cq");
@@ -185,13 +200,10 @@ void rig_prepare(struct rig *rig, enum ready ready)
 	if (ready == READY_CONNECTED) {
 		connect_ends(rig);
 	} else if (ready >= READY_INIT) {
-		struct step a = step_init(&rig->a), b = step_init(&rig->b);
-		struct step rtr = step_rtr(&rig->a);
-
-		do_step(&rig->a, &a);
-		do_step(&rig->b, &b);
+		do_step(&rig->a, step_init(&rig->a));
+		do_step(&rig->b, step_init(&rig->b));
 		if (ready == READY_RTR)
-			do_step(&rig->a, &rtr);
+			do_step(&rig->a, step_rtr(&rig->a));
 	}
 }
 
@@ -231,38 +243,25 @@ struct step step_state(enum ibv_qp_state state)
 			      .mask = IBV_QP_STATE };
 }
 
-void do_step(struct end *end, const struct step *step)
+void do_step(struct end *end, struct step step)
 {
-	struct ibv_qp_attr attr = step->attr;
-
-	errno = ibv_modify_qp(end->qp, &attr, step->mask);
-	must(!errno, qp_state_name(attr.qp_state));
-	explain_side_learn(&end->side, &step->attr, step->mask);
+	errno = ibv_modify_qp(end->qp, &step.attr, step.mask);
+	must(!errno, qp_state_name(step.attr.qp_state));
+	explain_side_learn(&end->side, &step.attr, step.mask);
 }
 
-void do_state(struct end *end, enum ibv_qp_state state)
+void connect_end(struct end *end)
 {
-	struct step step = step_state(state);
-
-	do_step(end, &step);
+	do_step(end, step_rtr(end));
+	do_step(end, step_rts(end));
 }
 
 void connect_ends(struct rig *rig)
 {
-	struct end *const ends[] = { &rig->a, &rig->b };
-
-	for (int i = 0; i < 2; i++) {
-		struct step init = step_init(ends[i]);
-
-		do_step(ends[i], &init);
-	}
-	for (int i = 0; i < 2; i++) {
-		struct step rtr = step_rtr(ends[i]);
-		struct step rts = step_rts(ends[i]);
-
-		do_step(ends[i], &rtr);
-		do_step(ends[i], &rts);
-	}
+	do_step(&rig->a, step_init(&rig->a));
+	do_step(&rig->b, step_init(&rig->b));
+	connect_end(&rig->a);
+	connect_end(&rig->b);
 }
 
 /* ---- 看见了什么 ------------------------------------------------------------ */
@@ -276,21 +275,21 @@ void saw_error(struct rig *rig, const char *call, int err)
 		snprintf(rig->saw, sizeof(rig->saw), "%s: 0", call);
 }
 
-void try_step(struct rig *rig, struct end *end, const struct step *step)
+void try_step(struct rig *rig, struct step step)
 {
-	enum ibv_qp_state before = end->qp->state;
+	struct ibv_qp *qp = rig->a.qp;
+	enum ibv_qp_state before = qp->state;
 	struct explanation all[EXPLAIN_MOST];
-	struct ibv_qp_attr attr = step->attr;
-	int err = ibv_modify_qp(end->qp, &attr, step->mask);
+	int err = ibv_modify_qp(qp, &step.attr, step.mask);
 
 	saw_error(rig, "ibv_modify_qp", err);
 	if (err)
-		rig->why = explain_modify_qp(end->qp, &attr, step->mask, err);
-	else if (explain_accepted(end->qp, &attr, step->mask, before, all,
+		rig->why = explain_modify_qp(qp, &step.attr, step.mask, err);
+	else if (explain_accepted(qp, &step.attr, step.mask, before, all,
 				  EXPLAIN_MOST))
 		rig->why = all[0];
 	if (!err)
-		explain_side_learn(&end->side, &step->attr, step->mask);
+		explain_side_learn(&rig->a.side, &step.attr, step.mask);
 }
 
 void prepare_send(struct rig *rig, enum ibv_wr_opcode opcode, uint32_t length)
@@ -355,21 +354,22 @@ bool next_wc(struct ibv_cq *cq, struct ibv_wc *wc, int ms)
 	return false;
 }
 
-static void wait_for(struct rig *rig, struct end *end, struct ibv_cq *cq,
-		     const struct explain_request *request, int ms)
+bool wait_for(struct rig *rig, struct ibv_qp *qp, struct ibv_cq *cq,
+	      const struct explain_request *request, int ms)
 {
 	struct ibv_wc wc;
 
 	if (!next_wc(cq, &wc, ms)) {
 		snprintf(rig->saw, sizeof(rig->saw),
 			 "no completion within %d ms", ms);
-		rig->why = explain_stall(end->qp, request, ms);
-		return;
+		rig->why = explain_stall(qp, request, ms);
+		return false;
 	}
 	snprintf(rig->saw, sizeof(rig->saw), "wc.status %d (%s)", wc.status,
 		 ibv_wc_status_str(wc.status));
 	if (wc.status != IBV_WC_SUCCESS)
-		rig->why = explain_completion(end->qp, &wc, request);
+		rig->why = explain_completion(qp, &wc, request);
+	return wc.status == IBV_WC_SUCCESS;
 }
 
 void wait_send(struct rig *rig, int ms)
@@ -387,7 +387,7 @@ void wait_send(struct rig *rig, int ms)
 		.peer = &rig->b.side,
 	};
 
-	wait_for(rig, &rig->a, rig->a.send_cq, &request, ms);
+	wait_for(rig, rig->a.qp, rig->a.send_cq, &request, ms);
 }
 
 void wait_recv(struct rig *rig, int ms)
@@ -404,13 +404,25 @@ void wait_recv(struct rig *rig, int ms)
 		.peer = &rig->a.side,
 	};
 
-	wait_for(rig, &rig->b, rig->b.recv_cq, &request, ms);
+	wait_for(rig, rig->b.qp, rig->b.recv_cq, &request, ms);
 }
 
 void try_send(struct rig *rig)
 {
 	if (!try_post(rig))
 		wait_send(rig, WAIT_MS);
+}
+
+void send_message(struct rig *rig, uint32_t length)
+{
+	post_recv(rig, length);
+	prepare_send(rig, IBV_WR_SEND, length);
+	try_send(rig);
+}
+
+bool become_nobody(void)
+{
+	return !setgroups(0, NULL) && !setgid(NOBODY) && !setuid(NOBODY);
 }
 
 void shell(const char *command)

@@ -23,9 +23,7 @@ static void timeout_zero(struct rig *rig)
 	rig->a.plan.timeout = 0;
 	rig->b.plan.rq_psn += 500;
 	connect_ends(rig);
-	post_recv(rig, 64);
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_send(rig);
+	send_message(rig, 64);
 }
 
 WRONG_PLAN(read_depth_zero, IBV_WR_RDMA_READ, 64, rig->a.plan.max_rd_atomic = 0)
@@ -52,18 +50,14 @@ static void wrong_cq(struct rig *rig)
 {
 	const struct explain_request request = { .send = &rig->send,
 						 .polled = rig->a.recv_cq };
-	struct ibv_wc wc;
 
 	post_recv(rig, 64);
 	prepare_send(rig, IBV_WR_SEND, 64);
-	if (try_post(rig) || next_wc(rig->a.recv_cq, &wc, WAIT_MS))
-		return;
-	snprintf(rig->saw, sizeof(rig->saw), "no completion within %d ms",
-		 WAIT_MS);
-	rig->why = explain_stall(rig->a.qp, &request, WAIT_MS);
+	if (!try_post(rig))
+		wait_for(rig, rig->a.qp, rig->a.recv_cq, &request, WAIT_MS);
 }
 
-WRONG_MESSAGE(held_in_sqd, 64, do_state(&rig->a, IBV_QPS_SQD))
+WRONG_MESSAGE(held_in_sqd, 64, do_step(&rig->a, step_state(IBV_QPS_SQD)))
 
 /*
  * rxe 冲刷 receive 的是一个 task，ERR 之后稍晚才跑；赶在它前面投的 receive 也会被冲刷。
@@ -74,17 +68,13 @@ static void recv_in_err(struct rig *rig)
 	struct ibv_wc flushed;
 
 	post_recv(rig, 64);
-	do_state(&rig->b, IBV_QPS_ERR);
+	do_step(&rig->b, step_state(IBV_QPS_ERR));
 	next_wc(rig->b.recv_cq, &flushed, WAIT_MS);
 	post_recv(rig, 64);
 	wait_recv(rig, WAIT_MS);
 }
 
-static void nobody_sends(struct rig *rig)
-{
-	post_recv(rig, 64);
-	wait_recv(rig, 100);
-}
+FAULT(nobody_sends, post_recv(rig, 64); wait_recv(rig, 100))
 
 /* ---- CQ 装不下 ------------------------------------------------------------ */
 
@@ -120,12 +110,9 @@ static void psn_gap(struct rig *rig)
 	rig->a.plan.sq_psn = 0x900000;
 	rig->b.plan.rq_psn = 0xa00000;
 	connect_ends(rig);
-	post_recv(rig, 64);
-	prepare_send(rig, IBV_WR_SEND, 64);
-	try_send(rig);
-	if (rig->why.id)
-		return;
-	wait_recv(rig, WAIT_MS);
+	send_message(rig, 64);
+	if (!rig->why.id)
+		wait_recv(rig, WAIT_MS);
 }
 
 static void make_ud(struct rig *rig)
