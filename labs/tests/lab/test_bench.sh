@@ -90,6 +90,13 @@ test_a_peer_that_fails_half_of_the_time() {
 	assertEquals "nobody listens any more" "" "$(pgrep -f 'sock_echo server -q -p 185')"
 }
 
+test_every_second_round_goes_the_other_way() {
+	printf '#!/bin/sh\necho "$1" >>"%s"\necho "$2"\n' "$T/order" >"$T/say"
+	chmod +x "$T/say"
+	assertEquals 'row 5 10 row 5 10' "$("$BENCH" --inside 2 pair row "$T/say" ours 5 vs "$T/say" theirs 10 | xargs)"
+	assertEquals 'ours theirs theirs ours' "$(xargs <"$T/order")"
+}
+
 test_table() {
 	local out
 	out=$(printf '%s\n' 'a 5 10' 'a 6 10' 'a 7 10' 'a failed 10' 'b failed 1' 'ib_send_bw 0.02 0.01' | "$BENCH" --judge 'a title')
