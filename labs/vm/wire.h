@@ -241,7 +241,8 @@ static inline size_t wire_take(struct wire_in *in, const unsigned char *p,
 	in->frame.end = (size_t)(o - in->frame.data);
 	if (wire_len(&in->frame) > WIRE_MAX) {
 		in->frame.start = in->frame.end = 0;
-		in->dropped = true;
+		in->dropped = !in->whole;
+		in->whole = false;
 	}
 	return i;
 }
