@@ -50,12 +50,10 @@ how_slow() {
 	((slow <= 8)) || slow=8
 }
 
-# hurried: somebody waited in vain or overran, and the machine is slower than when that
-# was allowed
+# hurried: somebody waited in vain, and the machine is slower than when that was allowed
 hurried() {
 	local was=$slow
-	((${#limits[@]} < ${#allowed[@]})) ||
-		grep -qsE 'nothing came before the deadline|ECONNREFUSED|no completion on QP' "$T"/*.err || return
+	grep -qsE 'nothing came before the deadline|ECONNREFUSED|no completion on QP' "$T"/*.err || return
 	how_slow 2>/dev/null
 	((slow > was))
 }
@@ -81,7 +79,7 @@ confined() {
 	export LD_PRELOAD=$B/libqptrace.so${SPY:+:$B/spy.so} SPY_LOG=$W/$name.log
 	[[ ! ${PLAIN:-} ]] || LD_PRELOAD=${SPY:+$B/spy.so}
 	patiently "$@"
-	exec timeout -k 1 $((${limits[0]-1} * slow)) setpriv --reuid=65534 --regid=65534 \
+	exec timeout -k 1 $((limits[0] * slow)) setpriv --reuid=65534 --regid=65534 \
 		--clear-groups --no-new-privs "${patient[@]}"
 }
 
@@ -143,11 +141,9 @@ for scene in "${scenes[@]}"; do
 	[[ ! -e $box/only ]] || grep -qxF "$scene" "$box/only" || continue
 	clean_up
 	((${#limits[@]})) || { echo "stopped $scene"; continue; }
-	allowed=("${limits[@]}")
 	"scene_$scene"
 	if hurried; then
 		clean_up
-		limits=("${allowed[@]}")
 		"scene_$scene"
 	fi
 	keep "$scene"
