@@ -115,16 +115,10 @@ static int hand_shake(struct peer *peer, int64_t deadline)
 	if (rc)
 		return rc;
 	show_both_sides(cm_con_data_of(res), res->remote);
-	rc = peer_take_place(peer);
-	if (!rc)
-		rc = modify_qp_to_rtr(res);
-	if (!rc)
-		rc = modify_qp_to_rts(res);
-	rc = sock_sync_step(peer->sock, SYNC_READY, rc, deadline);
-	if (!rc)
-		rc = needle_catalog_send(&node->memory.catalog, peer->sock,
-					 deadline);
-	return rc;
+	rc = peer_connect(peer, deadline);
+	return rc ? rc
+		  : needle_catalog_send(&node->memory.catalog, peer->sock,
+					deadline);
 }
 // endregion serve-engine
 

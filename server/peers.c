@@ -72,7 +72,7 @@ static void keep_alive(int sock)
 }
 
 /* 位子有限。满了不是默默挂断：在会合点告诉它 EUSERS，它会原样报告出来。*/
-int peer_take_place(struct peer *peer)
+static int take_place(struct peer *peer)
 {
 	const struct peer_service *service = peer->service;
 
@@ -82,6 +82,17 @@ int peer_take_place(struct peer *peer)
 	return fail(-EUSERS, service->more,
 		    "%s %u is turned away: %u are connected", service->who,
 		    peer->number, service->most);
+}
+
+int peer_connect(struct peer *peer, int64_t deadline)
+{
+	int rc = take_place(peer);
+
+	if (!rc)
+		rc = modify_qp_to_rtr(&peer->res);
+	if (!rc)
+		rc = modify_qp_to_rts(&peer->res);
+	return sock_sync_step(peer->sock, SYNC_READY, rc, deadline);
 }
 
 /* 还有没读的就关，对端会得到 RST，也许还没读到那句话：等它先走，至多 2 秒。*/

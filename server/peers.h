@@ -36,9 +36,8 @@ struct peer_service {
 	unsigned int most; /* at once */
 	int handshake_ms;  /* limit of meet() */
 	/*
-	 * Make the peer's objects in @peer->res and connect them; in between, when the
-	 * peer has told its QPN, peer_take_place(). -errno: reported, and the peer is
-	 * not served.
+	 * Make the peer's objects in @peer->res, hear its QPN and tell ours, then
+	 * peer_connect(). -errno: reported, and the peer is not served.
 	 */
 	int (*meet)(struct peer *peer, int64_t deadline);
 	/* Serve it until it is gone (peer_wait()) or has to go. */
@@ -48,8 +47,11 @@ struct peer_service {
 	void *context; /* theirs */
 };
 
-/* Take one of the places. -EUSERS (reported): there is none. */
-int peer_take_place(struct peer *peer);
+/*
+ * Take one of the places, bring the QP from INIT to RTS, and meet the peer there;
+ * a failure of this side is told to it. -EUSERS (reported): there is no place.
+ */
+int peer_connect(struct peer *peer, int64_t deadline);
 
 /*
  * See for @ms milliseconds whether the peer goes. 0: it is still there. A negative

@@ -116,12 +116,7 @@ static int open_ring(struct peer *peer, int64_t deadline)
 		rc = exchange_cm_con_data(res, peer->sock, deadline);
 	if (rc)
 		return rc;
-	rc = peer_take_place(peer);
-	if (!rc)
-		rc = modify_qp_to_rtr(res);
-	if (!rc)
-		rc = modify_qp_to_rts(res);
-	rc = sock_sync_step(peer->sock, SYNC_READY, rc, deadline);
+	rc = peer_connect(peer, deadline);
 	return rc ? rc : send_plan(peer, deadline);
 }
 
