@@ -468,20 +468,16 @@ static bool is_stalled(struct account *a)
 
 /* ---- 什么也没有做：每个线程在哪里 ------------------------------------------ */
 
-/* 什么也没有发生，已经多久了（ns）；0：还不算久，或者说过了：一次停顿只说一遍。*/
-static uint64_t idle_for(uint64_t now)
-{
-	static uint64_t told;
-	uint64_t last = objects_last_call();
-	uint64_t fast = objects_last_activity();
+#define MOST_THREADS 8
 
-	last = fast > last ? fast : last;
-	if (!recorder.stall_ns || !last || told == last ||
-	    now < last + recorder.stall_ns)
-		return 0;
-	told = last;
-	return now - last;
-}
+struct places {
+	size_t n;
+	struct place {
+		pid_t tid;
+		struct blocked where;
+		const char *verb; /* NULL: in none */
+	} of[MOST_THREADS];
+};
 
 static const char *call_of(pid_t tid, uint64_t now)
 {
@@ -498,24 +494,81 @@ static const char *call_of(pid_t tid, uint64_t now)
 	return atomic_load(&ring->in);
 }
 
-static void add_thread(pid_t tid, uint64_t now, uint64_t idle)
+static void look_where(struct places *here, uint64_t now)
 {
-	const char *tcp = tid == getpid() ? unanswered_tcp() : NULL;
-	struct blocked where = { 0 };
-	const char *call = call_of(tid, now);
+	pid_t threads[MOST_THREADS];
+
+	memset(here, 0, sizeof(*here));
+	here->n = threads_of_process(threads, MOST_THREADS);
+	for (size_t i = 0; i < here->n; i++) {
+		struct place *place = &here->of[i];
+
+		place->tid = threads[i];
+		thread_blocked(place->tid, &place->where);
+		place->verb = call_of(place->tid, now);
+	}
+}
+
+/* 在同一个 verb 里就是同一处：poll 一次睡一会儿的，两样都见得到。*/
+static bool same_places(const struct places *a, const struct places *b)
+{
+	bool same = a->n == b->n;
+
+	for (size_t i = 0; same && i < a->n; i++) {
+		const struct place *p = &a->of[i], *q = &b->of[i];
+
+		same = p->tid == q->tid && p->verb == q->verb &&
+		       (p->verb ||
+			!memcmp(&p->where, &q->where, sizeof(p->where)));
+	}
+	return same;
+}
+
+/*
+ * 什么也没有发生，已经多久了（ns）；0：还不算久，或者说过了。一次停顿只说一遍，除非后来换了
+ * 地方，又在那里停了同样久：连好以前等对端的字节，连好以后睡着了，中间一个 verb 也没有。
+ */
+static uint64_t idle_for(uint64_t now, struct places *here)
+{
+	static struct places seen, told;
+	static uint64_t since, told_after;
+	uint64_t last = objects_last_call();
+	uint64_t fast = objects_last_activity();
+
+	last = fast > last ? fast : last;
+	if (!recorder.stall_ns || !last || now < last + recorder.stall_ns)
+		return 0;
+	look_where(here, now);
+	if (!same_places(here, &seen)) {
+		seen = *here;
+		since = now;
+	}
+	if (told_after == last) {
+		if (same_places(here, &told) || now - since < recorder.stall_ns)
+			return 0;
+		last = since;
+	} else {
+		told_after = last;
+	}
+	told = *here;
+	return now - last;
+}
+
+static void add_thread(const struct place *place, uint64_t idle)
+{
+	const char *tcp = place->tid == getpid() ? unanswered_tcp() : NULL;
 	struct line line;
 
-	thread_blocked(tid, &where);
 	line_start(&line, "thread");
-	LINE_NUMBER(&line, "thread", tid);
+	LINE_NUMBER(&line, "thread", place->tid);
 	LINE_NUMBER(&line, "idle", idle);
-	LINE_TEXT(&line, "in", where.call);
-	if (where.on[0])
-		LINE_TEXT(&line, "on", where.on);
+	LINE_TEXT(&line, "in", place->where.call);
+	if (place->where.on[0])
+		LINE_TEXT(&line, "on", place->where.on);
 	if (tcp)
 		LINE_TEXT(&line, "tcp", tcp);
-	if (call)
-		LINE_TEXT(&line, "verb", call);
+	if (place->verb)
+		LINE_TEXT(&line, "verb", place->verb);
 	writer_add(ring_stamp(), &line);
 }
 
@@ -536,16 +589,12 @@ static void look_at_port(struct ibv_context *context)
 	writer_add(ring_stamp(), &line);
 }
 
-#define MOST_THREADS 8
-
-static void tell_threads(uint64_t now, uint64_t idle)
+static void tell_threads(const struct places *here, uint64_t idle)
 {
-	pid_t threads[MOST_THREADS];
-	size_t n = threads_of_process(threads, MOST_THREADS);
 	const struct object *device = NULL;
 
-	for (size_t i = 0; i < n; i++)
-		add_thread(threads[i], now, idle);
+	for (size_t i = 0; i < here->n; i++)
+		add_thread(&here->of[i], idle);
 	while ((device = object_after(OBJECT_CONTEXT, device)))
 		look_at_port(device->context);
 	look_at_ids();
@@ -556,15 +605,16 @@ static struct account account;
 void stall_look(bool asked)
 {
 	struct account *a = &account;
+	struct places here;
 	uint64_t idle;
 
 	a->asked = asked;
 	a->used = a->shown = 0;
 	a->now = writer_now();
 	look_at_rings(a->now);
-	idle = idle_for(a->now);
+	idle = idle_for(a->now, &here);
 	if (idle)
-		tell_threads(a->now, idle);
+		tell_threads(&here, idle);
 	if (!is_stalled(a))
 		return;
 	say(a, "qptrace: %s (pid %d): no completion for %.1f s\n",

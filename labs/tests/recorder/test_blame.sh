@@ -43,10 +43,13 @@ surplus post-doubled
 connect tcp-blocked
 poll-connect tcp-blocked'
 
-# told FILE: who has written it tells that it ended, or where it stands, connected; on a
-# slow machine it may stand still before, and tell that as well
+# told FILE: who has written it tells that it ended, or where it stands, connected, and
+# that is not where it waits for the other to be so, too
 told() {
-	awk '/"to":"RTS"/ { up = 1 } /"ev":"exit"/ || up && /"ev":"thread"/ { told = 1 } END { exit !told }' "$1"
+	awk '/"to":"RTS"/ { up = 1 }
+		/"ev":"exit"/ { told = 1 }
+		up && /"ev":"thread"/ { told = !/"in":"(read","on":"socket"|poll"})/ }
+		END { exit !told }' "$1"
 }
 
 # stopped DIR N: all of so many recordings there; who is only slow has ended, and of two

@@ -184,6 +184,8 @@ static void climb(struct one *o)
 		receive(o);
 	rtr(o);
 	rts(o);
+	if (asked(o, "asleep") && !o->is_a)
+		poll(NULL, 0, PAUSE_S * 1000);
 	swap(o);
 }
 
