@@ -79,7 +79,7 @@ confined() {
 	export LD_PRELOAD=$B/libqptrace.so${SPY:+:$B/spy.so} SPY_LOG=$W/$name.log
 	[[ ! ${PLAIN:-} ]] || LD_PRELOAD=${SPY:+$B/spy.so}
 	patiently "$@"
-	exec timeout -k 1 $((limits[0] * slow)) setpriv --reuid=65534 --regid=65534 \
+	exec timeout -k 1 $((${limits[0]:-1} * slow)) setpriv --reuid=65534 --regid=65534 \
 		--clear-groups --no-new-privs "${patient[@]}"
 }
 

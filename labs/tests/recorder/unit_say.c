@@ -45,9 +45,9 @@ static void nearly_full(size_t size, size_t width, size_t n)
 int main(void)
 {
 	recorder.chinese = true;
-	for (size_t size = 3062; size < 3076; size++)
+	for (size_t size = 3068; size < 3074; size++)
 		for (size_t n = 0; n < 5; n++)
-			for (size_t width = 1; width < 9; width *= 2)
+			for (size_t width = 1; width < 5; width *= 2)
 				nearly_full(size, width, n);
 	return unit_result("unit_say");
 }
