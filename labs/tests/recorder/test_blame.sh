@@ -43,30 +43,19 @@ surplus post-doubled
 connect tcp-blocked
 poll-connect tcp-blocked'
 
-# told FILE: who has written it tells that it ended, or where it stands, connected, and
-# that is not where it waits for the other to be so, too
+# told FILE…: of how many, who has written it tells that it ended, or where it stands,
+# connected, and that is not where it waits for the other to be so, too. Who is only slow
+# has to end.
 told() {
-	awk '/"to":"RTS"/ { up = 1 }
+	awk 'FNR == 1 { n += told; told = up = 0 }
+		/"to":"RTS"/ { up = 1 }
 		/"ev":"exit"/ { told = 1 }
-		up && /"ev":"thread"/ { told = !/"in":"(read","on":"socket"|poll"})/ }
-		END { exit !told }' "$1"
+		up && /"ev":"thread"/ { told = FILENAME !~ /slow/ && !/"in":"(read","on":"socket"|poll"})/ }
+		END { print n + told }' "$@"
 }
 
-# stopped DIR N: all of so many recordings there; who is only slow has ended, and of two
-# of which one is killed, one tells
-stopped() {
-	local file dead=0
-	for file in "$1"/*.json*; do
-		if [[ $file == */slow.json* ]]; then
-			grep -q '"ev":"exit"' "$file" || return 1
-		elif [[ $file == */dead.json* ]]; then
-			! told "$file" || dead=1
-		else
-			told "$file" || return 1
-		fi
-	done
-	((dead)) && [[ $(find "$1" -name '*.json*' | wc -l) == "$2" ]]
-}
+# stopped DIR N: all of so many recordings there; of two of which one is killed, one tells
+stopped() { [[ $(told "$1"/*.json*) == $(($2 - 1)) ]]; }
 
 # in_the_lab DIR HOW…: all side by side, until each has told where it stands
 in_the_lab() {

@@ -270,12 +270,15 @@ static void hang(void)
 		pause();
 }
 
-/* 要等的永远不来：有 completion 就收，到有人杀它为止。*/
+/*
+ * 要等的永远不来：有 completion 就收，到有人杀它为止。几十个进程一起等，歇得太短，机器就只
+ * 顾着叫醒它们。
+ */
 static void poll_for_ever(struct one *o)
 {
 	struct ibv_wc wc;
 
-	for (;; usleep(1000))
+	for (;; usleep(20000))
 		if (ibv_poll_cq(o->end.cq, 1, &wc) > 0 && wc.status)
 			hang();
 }
@@ -308,7 +311,7 @@ static int run_a(struct one *o)
 	if (asked(o, "slow"))
 		sleep(PAUSE_S);
 	if (asked(o, "asleep"))
-		sleep(60);
+		sleep(3600); /* 等到有人杀它 */
 	if (asked(o, "dead"))
 		kill(getpid(), SIGKILL);
 	if (!asked(o, "deadlock"))
@@ -401,7 +404,7 @@ static int run_b(struct one *o)
 	return 0;
 }
 
-static pid_t start(bool is_a, int sock, const char *how)
+static pid_t start(bool is_a, const int pair[2], const char *how)
 {
 	static struct one o;
 	pid_t pid = fork();
@@ -410,7 +413,8 @@ static pid_t start(bool is_a, int sock, const char *how)
 		return pid;
 	o.how = how;
 	o.is_a = is_a;
-	o.sock = sock;
+	o.sock = pair[!is_a];
+	close(pair[is_a]); /* 另一个没了，read 才看得到 */
 	set_up(&o);
 	climb(&o);
 	exit(is_a ? run_a(&o) : run_b(&o));
@@ -424,8 +428,8 @@ int main(int argc, char **argv)
 
 	if (argc != 3 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
 		return 2;
-	pids[0] = start(true, pair[0], argv[1]);
-	pids[1] = start(false, pair[1], argv[1]);
+	pids[0] = start(true, pair, argv[1]);
+	pids[1] = start(false, pair, argv[1]);
 	close(pair[0]);
 	close(pair[1]);
 	while (access(argv[2], F_OK) && (!ended[0] || !ended[1])) {
