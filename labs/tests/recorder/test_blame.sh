@@ -38,6 +38,7 @@ opcode mr-lacks-right
 first-unsignaled unsignaled
 one-unsignaled unsignaled
 nothing post-forgotten
+late post-forgotten
 doubled post-doubled
 surplus post-doubled
 connect tcp-blocked

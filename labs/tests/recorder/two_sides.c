@@ -166,6 +166,7 @@ static int more_receives(const struct one *o)
 	       : asked(o, "surplus")	  ? SENDS - 1
 	       : asked(o, "doubled")	  ? SENDS + 2
 	       : asked(o, "nothing")	  ? 2
+	       : asked(o, "late")	  ? 2
 					  : 1;
 }
 
@@ -382,6 +383,8 @@ static int run_b(struct one *o)
 		return reap(&o->end, 1);
 	if (asked(o, "unpolled"))
 		hang();
+	if (asked(o, "late"))
+		sleep(PAUSE_S);
 	if (asked(o, "surplus"))
 		return reap(&o->end, SENDS - 1);
 	if (asked(o, "first-unsignaled")) {
