@@ -17,6 +17,7 @@ suites_of() {
 	docs-zh/*) compgen -G "lessons/$(basename "$1" .md)/check.sh" || : ;;
 	common/ipc/*) room=engine ;;
 	common/base/*) echo labs/tests/*/test_*units.sh labs/tests/tcpx/test_tcpx.sh ;;
+	common/explain/failed*) echo labs/tests/{explain,pair}/test_*.sh ;;
 	common/*/*) room=${1#common/} ;;
 	common/*) room=pair ;;
 	client/*echo* | server/*echo*) room=ucx ;;
