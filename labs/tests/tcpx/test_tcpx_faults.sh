@@ -82,6 +82,15 @@ test_no_memory() {
 }
 assert_pair_of_sides() { assertEquals "$(err_of client)$(err_of server)" '0 0' "$(rc_of client) $(rc_of server)"; }
 
+# 64 channels of 1 GiB; where a machine has them, there is nothing to refuse.
+test_more_memory_than_there_is() {
+	(($(getconf _PHYS_PAGES) * $(getconf PAGESIZE) >> 36 == 0)) || return 0
+	without_shim
+	talk huge -q -c 64 : -q -s 1073741824
+	assert_fails huge.server 'the buffers need 65536 MiB, this machine has [0-9]+ MiB'
+	assert_fails huge.client 'the buffers need 65536 MiB, this machine has [0-9]+ MiB'
+}
+
 # A client that is connected and ready learns it from READY, not from silence.
 test_the_peer_is_told() {
 	with_shim

@@ -120,13 +120,17 @@ test_measurements() {
 	reap server
 }
 
+# The server's descriptors, with $fds of them at an earlier time.
+count_fds() { find "/proc/${pids[server]}/fd" -type l | wc -l; }
+same_fds() { (($(count_fds) <= fds)); }
+
 # One good client talks all the time while each of the bad ones comes.
 # meet_bad_clients LIST COUNTS SERVER_OPTION…
 meet_bad_clients() {
 	local fds list=$1 counts=$2
 	UCX_LOG_LEVEL=warn UCX_LOG_FILE=$T/ucx.log serve ucx_echo server "${@:3}"
 	ask ucx_echo before -q
-	fds=$(find "/proc/${pids[server]}/fd" | wc -l)
+	fds=$(count_fds)
 	begin_ask ucx_echo good -q -n 100000000
 	meets() {
 		says_next server
@@ -144,7 +148,6 @@ meet_bad_clients() {
 	ask ucx_echo after -q
 	assert_done before after
 	# What the bad ones had is given back.
-	same_fds() { (($(find "/proc/${pids[server]}/fd" | wc -l) <= fds)); }
 	await same_fds
 	stop server
 	assertEquals "exit code" 0 "$(rc_of server)"
@@ -170,14 +173,15 @@ test_strangers() {
 }
 
 # After sixteen clients another worker takes over, and there are no descriptors for
-# one: said once, and the old one goes on.
+# one: said once, and the old one goes on. Each client leaves before the next one comes.
 test_no_room_for_another_worker() {
 	local i fds
 	serve ucx_echo server
-	ask ucx_echo first -q
-	fds=("/proc/${pids[server]}/fd"/*)
-	prlimit --pid "${pids[server]}" --nofile=$((${#fds[@]} + 4))
+	fds=$(count_fds)
+	ask ucx_echo c1 -q
+	prlimit --pid "${pids[server]}" --nofile=$((fds + 4))
 	for i in {2..20}; do
+		await same_fds
 		ask ucx_echo "c$i" -q
 		assert_done "c$i"
 	done
