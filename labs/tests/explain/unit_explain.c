@@ -621,6 +621,15 @@ static void test_text(void)
 	expect_true("0 becomes EIO", verb_failed(0, none, "call()") == -EIO);
 }
 
+/* 更新的 librdmacm 也许有更多种事件。*/
+static void test_cm_events(void)
+{
+	expect_true("the last event of today",
+		    !strcmp(cm_event_name(15), "TIMEWAIT_EXIT"));
+	expect_true("the first of tomorrow",
+		    !strcmp(cm_event_name(16), "UNKNOWN"));
+}
+
 /* DEVICE GID：本机的一个设备和它的 GID，问得到对端。*/
 int main(int argc, char **argv)
 {
@@ -648,6 +657,7 @@ int main(int argc, char **argv)
 	test_switch();
 	test_nothing_is_changed();
 	test_text();
+	test_cm_events();
 	test_descriptors("::ffff:192.0.2.1");
 	return failures ? 1 : 0;
 }
