@@ -264,6 +264,7 @@ test_token() {
 		client good read 9 1 7 -a "$T/token"
 		client bad read 9 1 7 -a "$T/wrong"
 		client none read 9 1 7
+		client lost read 9 1 7 -a "$T/nofile"
 		client caps caps -j
 		stop engine node
 		run empty "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -a "$T/empty"
@@ -277,6 +278,7 @@ test_token() {
 	assert_answer peer 5 StartReadResponse .data.transfer_size 13
 	assertEquals 'hello, needle' "$(out_of good)"
 	assert_error bad 1 'Permission denied: the auth_token is wrong \(security\)'
+	assert_error lost 1 'open\(.*nofile.*ENOENT'
 	assert_error none 1 'Permission denied: an auth_token is needed \(security\)'
 	assertEquals '["token"]' "$(json caps '.supported_auth | @json')"
 	assert_error empty 1 'is not 1 \.\.\. 4096 bytes long'
