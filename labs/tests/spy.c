@@ -71,11 +71,13 @@ static void note(const char *fmt, ...)
 		log = fopen(path, "a");
 	if (!log)
 		abort();
+	flockfile(log); /* 两个线程的行不混在一起 */
 	va_start(ap, fmt);
 	vfprintf(log, fmt, ap);
 	va_end(ap);
 	fputc('\n', log);
 	fflush(log);
+	funlockfile(log);
 }
 
 static bool lies(const char *word)
