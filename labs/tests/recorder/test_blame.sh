@@ -45,8 +45,8 @@ connect tcp-blocked
 poll-connect tcp-blocked'
 
 # told FILE…: of how many, who has written it tells that it ended, or where it stands,
-# connected, and that is not where it waits for the other to be so, too. Who is only slow
-# has to end.
+# connected, and that is not where it waits for the other to be so, too, or lingers
+# (two_sides.c). Who is only slow has to end.
 told() {
 	awk 'FNR == 1 { n += told; told = up = 0 }
 		/"to":"RTS"/ { up = 1 }
@@ -208,6 +208,13 @@ test_each_thread_has_its_own_call() {
 	ran || return 0
 	assertEquals '[infinibandevent]' "$(jq -r 'select(.ev == "thread" and .verb == "get_cq_event").on' \
 		"$B"/two/thread.json* | sort -u)"
+}
+
+# A, which was forked first, waited for B and then sleeps: that is told, and once.
+test_who_moved_is_told_again() {
+	ran || return 0
+	assertEquals 1 "$(cat "$B"/two/asleep.json* | jq -s 'map(select(.ev == "thread")) |
+		(map(.pid) | min) as $a | map(select(.pid == $a and .in == "clock_nanosleep")) | length')"
 }
 
 # Three seconds of silence, and then all goes well.
