@@ -68,6 +68,16 @@ assert_clean() {
 # json NAME FILTER: of the result that program NAME printed
 json() { jq -r "$2" "$T/$1.out"; }
 
+# assert_agree NAME A B…: of the result that NAME printed, these figures are the same
+assert_agree() {
+	local name=$1 first=$2 other
+	shift 2
+	for other; do
+		assertEquals "$name: $first is $other: $(<"$T/$name.out")" true \
+			"$(json "$name" "($first) as \$a | \$a > 0 and (($other) / \$a - 1 | fabs) < 0.001")"
+	done
+}
+
 # assert_pair NAME: server and client of that name both did it, silently.
 assert_pair() {
 	local side

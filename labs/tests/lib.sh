@@ -106,6 +106,12 @@ named_places() {
 # build ARG…: make, one at a time
 build() { flock "$ROOT/build/.make.lock" make -s "$@"; }
 
+# must_build ARG…: or the suite ends here, rather than judge what was there before
+must_build() {
+	local said
+	said=$(build "$@" 2>&1) || { echo "$said" >&2 && exit 1; }
+}
+
 # helper OUT ARG…: compile OUT with cc's ARGs, unless no source is newer.
 helper() {
 	local out=$1

@@ -151,23 +151,25 @@ test_device_that_lies() {
 		spied() {
 			local name=$1
 			ASAN_OPTIONS+=:verify_asan_link_order=0 \
-				LD_PRELOAD=$asan_lib:$N/spy.so engine "$name" -r 2
-			client "$name.client" read 9 1 7
+				LD_PRELOAD=$asan_lib:$N/spy.so engine "$name" -r 2 "${@:2}"
+			client "$name.client" read 9 1 7 -t 60
 			[[ ${SPY_LIE:-} ]] || client "$name.again" read 9 1 7
 			stop "$name"
 		}
 		for lie in wr_id lost; do SPY_LIE=$lie spied "$lie"; done
-		for call in post_send:1:12 ibv_reg_mr:2:12 ibv_modify_qp:3:22; do
+		SPY_LIE=lost spied patient -r 60
+		for call in ibv_post_send:1:12 ibv_reg_mr:2:12 ibv_modify_qp:3:22; do
 			SPY_FAIL=$call spied "$call"
 		done
 		run device "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -d mlx5_0
 		run token "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -a "$T/nofile"
 		stop node
 	' || return 0
-	assert_rc_0 node wr_id lost post_send:1:12 ibv_reg_mr:2:12 \
+	assert_rc_0 node wr_id lost patient ibv_post_send:1:12 ibv_reg_mr:2:12 \
 		ibv_modify_qp:3:22
-	assert_done post_send:1:12.again ibv_reg_mr:2:12.again \
+	assert_done ibv_post_send:1:12.again ibv_reg_mr:2:12.again \
 		ibv_modify_qp:3:22.again
+	assert_in "$(err_of patient)" '^\[link\] no READ has come back for too long; '
 	assert_error device 1 'no RDMA device is named'
 	assert_clean
 }

@@ -255,6 +255,8 @@ test_token() {
 	printf 'secreT\n' >"$T/wrong"
 	chmod 600 "$T/token" "$T/wrong"
 	: >"$T/empty"
+	cp "$T/token" "$T/shown"
+	chmod 640 "$T/shown"
 	on_engine '
 		node node
 		engine engine -a "$T/token"
@@ -265,6 +267,7 @@ test_token() {
 		client bad read 9 1 7 -a "$T/wrong"
 		client none read 9 1 7
 		client lost read 9 1 7 -a "$T/nofile"
+		client shown read 9 1 7 -a "$T/shown"
 		client caps caps -j
 		stop engine node
 		run empty "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -a "$T/empty"
@@ -277,6 +280,8 @@ test_token() {
 	assert_refused peer 4 security false 'the auth_token is wrong'
 	assert_answer peer 5 StartReadResponse .data.transfer_size 13
 	assertEquals 'hello, needle' "$(out_of good)"
+	assertEquals 'hello, needle' "$(out_of shown)"
+	assert_in "$(err_of shown)" '^warning: others may read the token in .*/shown$'
 	assert_error bad 1 'Permission denied: the auth_token is wrong \(security\)'
 	assert_error lost 1 'open\(.*nofile.*ENOENT'
 	assert_error none 1 'Permission denied: an auth_token is needed \(security\)'
@@ -286,6 +291,7 @@ test_token() {
 }
 
 test_client() {
+	local name
 	head -c 3000000 /dev/urandom >"$T/big"
 	cp -r "$S" "$T/store"
 	"$B/needle" put -S "$T/store" 5 1 1 --file "$T/big" >/dev/null
@@ -331,6 +337,9 @@ test_client() {
 	assertFalse "nothing is written" "[ -e $T/never ]"
 	assert_error folder 1 'Is a directory'
 	assert_error full 1 'No space left'
+	for name in read map; do
+		assert_agree "bench.$name" .mb_per_s '.iters * .size / .seconds / 1e6'
+	done
 	assertEquals "50 true 7" "$(json bench.map '"\(.iters) \(.mapped) \(.in_flight)"')"
 	assert_error bench.bad 1 'wrong cookie'
 	assert_error gone 1 'no engine listens there'
@@ -411,6 +420,11 @@ test_client_of_an_engine_that_lies() {
 	lies bench 'closed the connection' 'bench read 1 2 3 -f 1 -t 2' request "$good"
 	lies bench.asked 'answers what nobody asked' 'bench read 1 2 3 -f 1 -t 2' \
 		request "$(mapped 100)" eof
+	lies bench.crc 'have CRC-32C 0x4edb03cf, the engine says 0x00000001' \
+		'bench read 1 2 3 -f 1 -n 1 -m -t 2' request "$(started $ID 100 1)" \
+		request sealed=100 "$(mapped 100)" eof
+	lies bench.disagrees 'CompleteRead did not succeed' 'bench read 1 2 3 -f 1 -n 1 -t 2' \
+		request "$good" request "$DONE" eof
 	lies bench.silent 'no read has ended before the deadline' \
 		'bench read 1 2 3 -f 1 -t 2' request eof
 }

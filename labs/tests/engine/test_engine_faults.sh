@@ -555,7 +555,7 @@ test_device_that_lies() {
 			client "$lie.ping" ping
 			stop "$lie"
 		done
-		for call in post_send:1:12 post_send:3:12 poll_cq:5:5 ibv_reg_mr:2:12 \
+		for call in ibv_post_send:1:12 ibv_post_send:2:12 ibv_reg_mr:2:12 \
 			ibv_modify_qp:1:22 ibv_modify_qp:3:22; do
 			SPY_FAIL=$call spy_engine "$call"
 			client "$call.client" read 9 1 7
@@ -572,14 +572,17 @@ test_device_that_lies() {
 		assert_error "$lie.client" 1 'Network timeout|RDMA operation failed'
 		assertEquals "$lie" "" "$(out_of "$lie.client")"
 	done
-	for call in post_send:1:12 post_send:3:12 poll_cq:5:5 ibv_reg_mr:2:12 \
+	for call in ibv_post_send:1:12 ibv_post_send:2:12 ibv_reg_mr:2:12 \
 		ibv_modify_qp:1:22 ibv_modify_qp:3:22; do
 		assertEquals "$call: $(err_of "$call")" 0 "$(rc_of "$call")"
 		assert_done "$call.again"
 	done
-	for call in post_send:1:12 ibv_modify_qp:1:22; do
+	for call in ibv_post_send:{1,2}:12 ibv_modify_qp:1:22; do
 		assert_done "$call.client"
 		assertEquals 'hello, needle' "$(out_of "$call.client")"
+	done
+	for call in ibv_post_send:{1,2}:12; do
+		assert_in "$(err_of "$call")" '^\[link\] a READ could not be posted; .* connecting again$'
 	done
 	assert_error ibv_reg_mr:2:12.client 1 'System resource exhausted.*\(capacity\)'
 }

@@ -73,7 +73,7 @@ test_usage() {
 test_fresh_faults_refuse_a_real_machine() {
 	[[ ! -e /run/rdma-lab-vm ]] || { skip 'this is the lab'; return 0; }
 	local rc=0 out
-	build "$B/faults" >/dev/null
+	must_build "$B/faults"
 	out=$("$B/faults" rtr-netdev-down 2>&1) || rc=$?
 	assertEquals 77 "$rc"
 	assert_in "$out" 'changes the machine'
@@ -83,7 +83,7 @@ test_fresh_faults_refuse_a_real_machine() {
 test_switch_in_a_program() {
 	local out
 	need_lab || return 0
-	build "$B/03-qp-states" >/dev/null
+	must_build "$B/03-qp-states"
 	out=$(RDMA_EXPLAIN=0 lab run "$B/03-qp-states" --break no-grh 2>&1 >/dev/null)
 	assert_in "$out" 'failed: EINVAL \(22\): Invalid argument$'
 	assertEquals 1 "$(wc -l <<<"$out")"
@@ -106,6 +106,20 @@ test_judgement_without_a_device() {
 	rc=0
 	out=$(in_lab '"$1" rxe0 "$(cat /sys/class/infiniband/rxe0/ports/1/gids/1)"' "$T/unit") || rc=$?
 	assertEquals "$out" 0 "$rc"
+}
+
+# From which value on: each limit, and one beyond it.
+test_limits() {
+	local name out rc judges
+	mapfile -t judges < <(from 'common/explain/*.c')
+	for name in unit_limits unit_requests; do
+		sanitized "$T/$name" "labs/tests/explain/$name.c" "${judges[@]}" \
+			common/base/{failure,report,verbs_names}.c
+		rc=0
+		out=$("$T/$name" 2>&1) || rc=$?
+		assertEquals "$(grep -v '^ok ' <<<"$out")" 0 "$rc"
+		assertTrue "$(wc -l <<<"$out") checks of $name" "(($(grep -c '^ok ' <<<"$out") >= 110))"
+	done
 }
 
 # What it asks the network: by its own network device, where another one has a gateway

@@ -16,7 +16,7 @@ mapfile -t speakers < <(cd "$SOURCES" && printf '%s\n' common/explain/*.c \
 	grep -vE '/(failed|qp_table.*|rxe_facts|translate)\.c$')
 
 oneTimeSetUp() {
-	make_says=$(build "$B/libqptrace.so" "$B/qptrace-report" 2>&1) || echo "$make_says" >&2
+	must_build "$B/libqptrace.so" "$B/qptrace-report"
 	built_in
 	[[ ! "$SOURCES/common/explain/texts.def" -nt $B/unit_texts &&
 		! "$SOURCES/common/explain/texts_pairs.def" -nt $B/unit_texts ]] || rm -f "$B/unit_texts"

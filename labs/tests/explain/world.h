@@ -18,6 +18,8 @@
 
 #undef ibv_query_port
 
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
 /* ---- stand-ins ------------------------------------------------------------- */
 
 static struct {
@@ -93,8 +95,8 @@ static struct ibv_pd pd = { .context = &context };
 static struct ibv_qp qp = { .context = &context, .pd = &pd };
 static int failures;
 
-static void expect(const char *what, const struct explanation *why,
-		   const char *id)
+static inline void expect(const char *what, const struct explanation *why,
+			  const char *id)
 {
 	bool good = id ? why->id && !strcmp(why->id, id) : !why->id;
 
@@ -109,7 +111,19 @@ static void expect(const char *what, const struct explanation *why,
 		    : "nothing");
 }
 
-static void expect_true(const char *what, bool good)
+/* That, and its cause has this word in it. */
+static inline void expect_word(const char *what, const struct explanation *why,
+			       const char *id, const char *word)
+{
+	expect(what, why, id);
+	if (id && !strstr(why->cause, word)) {
+		failures++;
+		printf("not ok %s: \"%s\" is not in: %s\n", what, word,
+		       why->cause);
+	}
+}
+
+static inline void expect_true(const char *what, bool good)
 {
 	if (!good)
 		failures++;
@@ -117,7 +131,7 @@ static void expect_true(const char *what, bool good)
 }
 
 /* An ordinary RoCE v2 device, no rxe; the QP is RC. */
-static void ordinary_world(enum ibv_qp_state state)
+static inline void ordinary_world(enum ibv_qp_state state)
 {
 	memset(&world, 0, sizeof(world));
 	world.qp.qp_state = state;
@@ -142,7 +156,7 @@ static const int rtr_bits = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 
-static struct ibv_qp_attr good_attr(enum ibv_qp_state state)
+static inline struct ibv_qp_attr good_attr(enum ibv_qp_state state)
 {
 	return (struct ibv_qp_attr){
 		.qp_state = state,

@@ -55,7 +55,7 @@ oneTimeSetUp() {
 		fail "clang and its libFuzzer are missing: labs/deps.sh test"
 		return 1
 	}
-	build -j"$(nproc)" fuzzers
+	must_build -j"$(nproc)" fuzzers
 }
 
 . shunit2

@@ -222,3 +222,13 @@ session_probes() {
 	RDMA_EXPLAIN=0 recorded run t.faults "$B/faults" $FAULTS
 	bring_out
 }
+
+# named FILE…: for each its program's name and the first cause in it. A hint is none where
+# there is another: on a busy machine somebody who polls looks for a while as if he did not.
+named() {
+	jq -nr 'reduce inputs as $line ({}; (input_filename) as $f |
+		(if $line.kind == "hint" then 2 else 1 end) as $at |
+		if $line.ev == "start" then .[$f][0] = $line.program
+		elif $line.id and (.[$f][$at] | not) then .[$f][$at] = $line.id
+		else . end) | .[] | "\(.[0]) \(.[1] // .[2])"' "$@"
+}

@@ -120,9 +120,8 @@ astray() {
 }
 
 oneTimeSetUp() {
-	make_says=$(build "$B/libqptrace.so" "$B/qptrace-report" "$B/librdma_common.a" \
-		"$B/sabotage" "$B/libsaboteur.so" 2>&1) ||
-		echo "$make_says" >&2
+	must_build "$B/libqptrace.so" "$B/qptrace-report" "$B/librdma_common.a" \
+		"$B/sabotage" "$B/libsaboteur.so"
 	built_in
 	helper "$B/two_sides" -O1 labs/tests/recorder/two_sides.c -libverbs -lpthread
 	rm -rf "$B/two"

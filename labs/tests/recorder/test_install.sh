@@ -9,8 +9,7 @@
 . labs/tests/guest.sh
 
 oneTimeSetUp() {
-	make_says=$(build "$B/libqptrace.so" "$B/qptrace-report" "$B/qp_explain" 2>&1) ||
-		echo "$make_says" >&2
+	must_build "$B/libqptrace.so" "$B/qptrace-report" "$B/qp_explain"
 }
 
 # installs WHERE ARG…: what lies below WHERE afterwards

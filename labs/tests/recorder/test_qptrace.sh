@@ -11,8 +11,7 @@
 . labs/tests/recorder/qptrace.sh
 
 oneTimeSetUp() {
-	make_says=$(build "$B/libqptrace.so" "$B/qptrace-report" "$B/faults" 2>&1) ||
-		echo "$make_says" >&2
+	must_build "$B/libqptrace.so" "$B/qptrace-report" "$B/faults"
 	helper "$B/trace_probe" -O2 labs/tests/recorder/trace_probe.c -libverbs -lpthread
 	helper "$B/dl_probe" -O2 labs/tests/recorder/dl_probe.c
 	build_helpers
@@ -382,14 +381,6 @@ test_failures_are_explained() {
 	assert_in "$(err_of t.early_extended)" 'ibv_wr_complete\(QP .* in INIT, wr_id 0x5\) failed: EINVAL .* sends need RTS'
 	assertEquals 1 "$(count t.early_extended '.ev == "post_failed" and .wr_id == "0x5" and .count == 1')"
 	assertEquals '' "$(err_of q.modify)"
-}
-
-# named FILE…: for each its program's name and the first cause in it
-named() {
-	jq -nr 'reduce inputs as $line ({}; (input_filename) as $f |
-		if $line.ev == "start" then .[$f][0] = $line.program
-		elif $line.id and (.[$f][1] | not) then .[$f][1] = $line.id
-		else . end) | .[] | "\(.[0]) \(.[1])"' "$@"
 }
 
 # Of programs that explain nothing the recorder names the cause that the explainer

@@ -12,7 +12,7 @@
 
 # What overflows is trapped.
 oneTimeSetUp() {
-	make_says=$(build "$B/librdma_common.a" 2>&1) || echo "$make_says" >&2
+	must_build "$B/librdma_common.a"
 	helper "$B/trapped/qptrace-report" -O2 "${trapped[@]}" \
 		"$SOURCES"/labs/report/*.c "$B/librdma_common.a" -libverbs -ljansson
 	built_in

@@ -10,7 +10,7 @@
 . labs/tests/guest.sh
 
 oneTimeSetUp() {
-	build "$B/libqptrace.so" "$B/libsaboteur.so" "$B/sabotage"
+	must_build "$B/libqptrace.so" "$B/libsaboteur.so" "$B/sabotage"
 	export QPTRACE_BUILD=$ROOT/$B
 	[[ $B != /* ]] || QPTRACE_BUILD=$B
 	helper "$B/mr_probe" -O2 labs/tests/recorder/mr_probe.c -libverbs

@@ -3,7 +3,7 @@
  * unit_line.c FILE —— 记录器写得出的，报告都读得回来
  *
  * 用 line.h 把两万行写进 FILE：每种整数类型的边界与随机值，文本是任意的字节。再用报告自
- * 己的 report_load 读：一行也不许拒绝，每个数都是原来的数。
+ * 己的 report_load 读：一行也不许拒绝，每个数都是原来的数；合法的 UTF-8，每个字节也是。
  */
 #include "../../recorder/line.h"
 #include "../../report/parts.h"
@@ -12,8 +12,30 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LINES 20000u
+
+/* 每种长度最小与最大的字符，和 JSON 要转义的。*/
+static const char *const whole[] = {
+	"\x01",
+	"\x1f",
+	" ",
+	"~",
+	"\x7f",
+	"\"",
+	"\\",
+	"\xc2\x80",
+	"\xdf\xbf",
+	"\xe0\xa0\x80",
+	"\xed\x9f\xbf",
+	"\xee\x80\x80",
+	"\xef\xbf\xbf",
+	"\xf0\x90\x80\x80",
+	"\xf4\x8f\xbf\xbf",
+	"",
+};
+#define WHOLE (sizeof(whole) / sizeof(whole[0]))
 
 struct values {
 	int i;
@@ -95,6 +117,16 @@ static void compare(json_t *line, const struct values *v)
 	json_decref(line);
 }
 
+static void write_whole(FILE *out, uint64_t t, const char *text)
+{
+	struct line line;
+
+	line_start(&line, "warning");
+	LINE_NUMBER(&line, "t", t);
+	LINE_TEXT(&line, "text", text);
+	fprintf(out, "{%.*s}\n", (int)line.used, line.text);
+}
+
 int main(int argc, char **argv)
 {
 	static struct values all[LINES];
@@ -107,10 +139,19 @@ int main(int argc, char **argv)
 		all[i] = some_values();
 		write_line(out, i, &all[i]);
 	}
+	for (unsigned int i = 0; i < WHOLE; i++)
+		write_whole(out, LINES + i, whole[i]);
 	fclose(out);
 	CHECK(!report_load(&r, argv + 1, 1), "the report takes them");
-	CHECK(r.count == LINES, "%zu of them", r.count);
-	for (size_t i = 0; i < r.count; i++)
+	CHECK(r.count == LINES + WHOLE, "%zu of them", r.count);
+	for (size_t i = 0; i < LINES; i++)
 		compare(event_line(&r, &r.events[i]), &all[i]);
+	for (size_t i = 0; i < WHOLE; i++) {
+		json_t *line = event_line(&r, &r.events[LINES + i]);
+
+		CHECK(!strcmp(text_in(line, "text"), whole[i]), "\"%s\"",
+		      whole[i]);
+		json_decref(line);
+	}
 	return unit_result("unit_line");
 }

@@ -7,6 +7,7 @@
 
 # In the lab. lend NAME ARGS…: a memory_server on rxe0, when it listens; client HOW
 # NAME PROGRAM ARGS…: one on rxe1 (HOW: run, start); halted NAME: it is stopped;
+# misled NAME RULE PROGRAM ARGS…: one on rxe1 with one request changed;
 # end NAME…: stop servers; qps N: rxe0 has N QPs in RTS; holder CELL…
 REMOTE='
 lend() { serve "$1" "$B/memory_server" "${@:2}" rxe0; }
@@ -15,6 +16,9 @@ client() { "$1" "$2" "$B/$3" -j "${@:4}" 10.99.0.1 rxe1; }
 stop_at() {
 	local -x SPY_STOP=ibv_post_send:$1 LD_PRELOAD=${asan:+$asan:}$spy
 	client start "${@:2}"
+}
+misled() {
+	run "$1" "$B/sabotage" -o "$T/said" "$2" "$B/$3" -j "${@:4}" 10.99.0.1 rxe1
 }
 halted() { [[ $(<"/proc/${pids[$1]}/stat") == *") T "* ]]; }
 halted_or_ended() { ended "${pids[$1]}" || halted "$1"; }

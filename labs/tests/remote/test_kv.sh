@@ -96,6 +96,24 @@ test_a_torn_read_is_not_seen_without_the_check() {
 	assert_error reader 1 'key-0 has a wrong value'
 }
 
+# What is damaged and stays so; and a key that was there: of the first client, the second
+# of its two requests is a get, and looks one cell before.
+test_what_the_client_judges_by() {
+	on_rxe '
+		lend memory -q -c 2 -b 512
+		client run put kv_client -k one -p x
+		client run overwrites memory_bench -W -n 1 -s 448
+		client run damaged kv_client -k one -t 1
+		end memory
+		lend memory -q -b 512
+		misled gone post_send:6+:remote_addr-512 kv_client -n 2 -K 1 -w 50
+		end memory
+	' || return 0
+	assert_done memory put overwrites
+	assert_error damaged 1 'version [0-9]+ in cell 1 stays damaged'
+	assert_error gone 1 'key-0 is gone'
+}
+
 # Its requests: read the word and the half, read the word, swap, write, swap; and again.
 # (There is no half to read of a new key, which the first one does not get to put.)
 test_killed_at_any_request() {

@@ -55,6 +55,28 @@ test_killed_at_any_request() {
 		"$(grep -c 'a lock that it had is free again' <<<"$(out_of memory)")"
 }
 
+# In the middle of their work, all clients of this room.
+test_stopped_by_a_signal() {
+	local name
+	on_rxe '
+		interrupt() { # NAME
+			stop_at 5 "$1" "$1" -t 20 -n 1000000
+			await halted "$1"
+			kill -INT "${pids[$1]}"
+			kill -CONT "${pids[$1]}"
+			reap "$1"
+		}
+		lend memory -q -b 8192
+		for name in {lock,kv}_client memory_bench; do interrupt "$name"; done
+		end memory
+		ring ring -q
+		interrupt ring_client
+		end ring
+	' || return 0
+	assert_done memory ring
+	for name in {lock,kv,ring}_client memory_bench; do assert_error "$name" 1 'stopped by a signal'; done
+}
+
 # The server stands before ibv_destroy_qp: whoever looks then must find the lock taken.
 test_a_lock_is_freed_after_its_qp() {
 	on_rxe '
@@ -100,6 +122,46 @@ test_stopped_with_the_lock() {
 		assert_error impatient 1 'client 1 has kept the lock of cell 0 for 1000 ms'
 	assert_error stopped 1 'WRITE|SWAP|CMP_SWP|retry|RETRY'
 	assertEquals "only the others'" $((5 + 1 - $(rc_of impatient))) "$(json look .entries)"
+}
+
+# What they say to people, all clients of this room.
+test_results_in_words() {
+	on_rxe '
+		says() { run "$1" "$B/$1" -q "${@:2}" 10.99.0.1 rxe1; }
+		lend memory -q
+		says lock_client -n 3
+		says memory_bench -n 5 -s 8
+		says kv_client -n 4 -K 1 -w 100
+		run count "$B/kv_client" -q -c 10.99.0.1 rxe1
+		end memory
+		ring ring -q
+		says ring_client -n 6
+		end ring
+	' || return 0
+	assert_done memory ring lock_client memory_bench kv_client count ring_client
+	assertEquals '3 rounds: the counter was at 3, the record at 3; waited for 0 locks, completed 0 records' \
+		"$(out_of lock_client)"
+	assert_in "$(out_of memory_bench)" '^5 reads of 8 bytes, 1 at once by each of 1 QPs: [0-9]+ per second, [0-9.]+ MB/s; median [0-9.]+ us$'
+	assertEquals '4 puts, 0 gets, all values right; 0 READs were torn and 0 overtaken, and done again' \
+		"$(out_of kv_client)"
+	assertEquals '1 keys, put 4 times' "$(out_of count)"
+	assert_in "$(out_of ring_client)" '^6 messages, all taken: [0-9]+ per second$'
+}
+
+# A lock that does not hold, an add that is lost: of that they are the judges.
+test_what_the_clients_judge_by() {
+	on_rxe '
+		lend memory -q
+		misled open post_send:6:sge.addr+16 lock_client -n 2
+		end memory
+		lend memory -q
+		misled back post_send:1:atomic.remote_addr+32 lock_client -n 2
+		misled added post_send:9:atomic.remote_addr+8 memory_bench -A -n 9
+		end memory
+	' || return 0
+	assert_error open 1 'the lock did not hold: 1 entries, 0 exits'
+	assert_error back 1 'the counter went from 1 to 0'
+	assert_error added 1 '8 were added, not 9'
 }
 
 test_errors() {
@@ -156,10 +218,8 @@ test_the_bench_checks_what_it_measures() {
 		reap held
 		client run crowd memory_bench -Q 65
 		for n in 30 31 32 33; do (ulimit -n $n && client run few$n memory_bench -e -Q 64); done
-		run spoilt "$B/sabotage" -o "$T/said" post_send:9:skip \
-			"$B/memory_bench" -A -n 9 -d 16 -t 1 10.99.0.1 rxe1
-		run short "$B/sabotage" -o "$T/said" post_send:3:sge.length-8 \
-			"$B/memory_bench" -n 1 10.99.0.1 rxe1
+		misled spoilt post_send:9:skip memory_bench -A -n 9 -d 16 -t 1
+		misled short post_send:3:sge.length-8 memory_bench -n 1
 		client run big memory_bench -s 4096
 		# Who never finds the CQ empty hears a signal, too.
 		export SPY_LOG=$T/spy.log
@@ -170,6 +230,11 @@ test_the_bench_checks_what_it_measures() {
 	assert_error memory 0 'client [0-9]+ is turned away: 64 are connected'
 	assert_done read deep write add turns "turns write" "turns add" held
 	assertEquals 50 "$(json add .iters)"
+	for n in read deep write add; do
+		assert_agree "$n" .per_s '.iters / .seconds' '.mb_per_s * 1e6 / .size'
+	done
+	# No more than half of them take longer than the median, so this holds for any.
+	assertEquals 'one at a time' true "$(json read '.median_us > 0 and .median_us * .iters < 2e6 * .seconds')"
 	assertEquals 3 "$(json turns .qps)"
 	for what in pd mr cq qp device; do
 		assertEquals "made of $what" 3 "$(grep -c "^make $what" "$T/turns.log")"

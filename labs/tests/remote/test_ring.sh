@@ -15,6 +15,9 @@ oneTimeSetUp() {
 	build_helpers
 	helper "$B/unit_ring" labs/tests/remote/unit_ring.c \
 		"$SOURCES"/common/{remote/ring,base/crc32c}.c -lisal
+	sed 's/qp_num << 40/qp_num << 41/' "$SOURCES/client/ring_client.c" >"$B/ring_other.c"
+	helper "$B/ring_other" -O2 "$B/ring_other.c" "$SOURCES/common/remote/ring.c" \
+		"$B/librdma_common.a" -libverbs -ljansson -lisal
 	export spy=$B/spy.so
 }
 
@@ -36,6 +39,7 @@ test_eight_clients_and_no_receive() {
 		end narrow
 	' || return 0
 	assert_done ring c{1..8} one none narrow narrow.client
+	assert_agree one .messages_per_s '.messages / .seconds'
 	assertEquals "who took all" 10 "$(grep -c ': took 1500 messages' <<<"$(out_of ring)")"
 	assertEquals "receives" 0 "$(grep -c '^post_recv' "$T/spied")"
 	assertTrue "credit came at each message" \
@@ -98,14 +102,16 @@ test_errors() {
 			await qps 0
 		done
 		# A message that is not the one: taken by its checksum, refused by its content.
-		run skips "$B/sabotage" -o "$T/said" post_send:7:skip \
-			"$B/ring_client" -j -t 2 -n 20 10.99.0.1 rxe1
+		misled skips post_send:7:skip ring_client -t 2 -n 20
+		await qps 0
+		# As whole as any, but not what this client sends.
+		client run stranger ring_other -t 2 -n 20
 		await qps 0
 		run wrong "$B/lock_client" 10.99.0.1 rxe1
 		client run last ring_client -n 100
 		end ring
 		lend memory -q
-		client run stranger ring_client -t 3
+		client run beside ring_client -t 3
 		end memory
 		client run nobody ring_client -t 1
 	' || return 0
@@ -116,7 +122,9 @@ test_errors() {
 	assert_error badremote_addr+16777216 1 'remote access error \(10\)'
 	assert_error skips 1 'no credit for 2000 ms: 20 sent, 6 taken'
 	assert_error wrong 1 'the server lends no memory|plan of the memory'
-	assert_error stranger 1 'the server has no ring for me'
+	assert_error beside 1 'the server has no ring for me'
+	assert_in "$(rc_of stranger)" '^1$'
+	assert_in "$(err_of ring)" 'message 1 of [0-9]+ bytes has the wrong content'
 	assert_error nobody 1 'no server listened there'
 }
 
