@@ -523,6 +523,7 @@ static void test_switch(void)
 	expect("off: ibv_modify_qp", &why, NULL);
 	why = explain_completion(&qp, &wc, NULL);
 	expect("off: a completion", &why, NULL);
+	expect_true("off: there is no evidence", !why.seen[0]);
 	expect_true("off: the status is still named",
 		    !strcmp(why.cause, ibv_wc_status_str(wc.status)));
 	why = explain_destroy(EBUSY);

@@ -98,6 +98,10 @@ static void test_receives(void)
 	wr.num_sge = 4;
 	why = explain_post_recv(&qp, &wr, EINVAL);
 	expect_word("four", &why, "too-many-sges", "max_recv_sge 3");
+	why = explain_post_recv(&qp, &wr, EIO);
+	expect("another error", &why, NULL);
+	why = explain_post_recv(&qp, NULL, EINVAL);
+	expect("a request that nobody shows", &why, "post-arguments");
 	why = explain_post_recv(&qp, &wr, ENOMEM);
 	expect_word("a full queue", &why, "queue-full",
 		    "receive queue is full: 5");
@@ -116,6 +120,75 @@ static void test_receives(void)
 	expect_word("one more", &why, "too-many-sges", "SRQ's max_sge 3");
 	why = explain_post_srq_recv(&srq, &wr, ENOMEM);
 	expect("a full SRQ", &why, "queue-full");
+}
+
+/* ---- 两端 ------------------------------------------------------------------ */
+
+static struct explain_side side(const char *name, uint32_t mine, uint32_t its)
+{
+	return (struct explain_side){
+		.name = name,
+		.qp_num = mine,
+		.gid = { .raw = { [15] = (uint8_t)mine } },
+		.attr = { .dest_qp_num = its,
+			  .ah_attr.grh.dgid.raw = { [15] = (uint8_t)its },
+			  .max_rd_atomic = 4,
+			  .max_dest_rd_atomic = 4 },
+		.attr_mask = IBV_QP_DEST_QPN | IBV_QP_SQ_PSN | IBV_QP_RQ_PSN |
+			     IBV_QP_AV | IBV_QP_MAX_QP_RD_ATOMIC |
+			     IBV_QP_MAX_DEST_RD_ATOMIC,
+	};
+}
+
+static void expect_pair(const char *what, const struct explain_side *a,
+			const struct explain_side *b, const char *id,
+			const char *word)
+{
+	struct explanation all[EXPLAIN_MOST] = { 0 };
+
+	explain_pair(a, b, all, EXPLAIN_MOST);
+	expect_word(what, &all[0], id, word);
+}
+
+static void test_pairs(void)
+{
+	struct explain_side a = side("A", 0x11, 0x12),
+			    b = side("B", 0x12, 0x11);
+
+	expect_pair("two that match", &a, &b, NULL, "");
+	a.attr.max_rd_atomic = 5;
+	expect_pair("a READ too many", &a, &b, "rd-atomic-differs", "A may");
+	a.attr_mask &= ~IBV_QP_MAX_QP_RD_ATOMIC;
+	expect_pair("which was not asked for", &a, &b, NULL, "");
+	b.attr.sq_psn = 0x7fffff;
+	expect_pair("half a ring less one", &a, &b, "psn-differs",
+		    "B begins with PSN 8388607, but A expects 0: the packets "
+		    "are taken for the ones after a gap");
+	b.attr.sq_psn = 0x800000;
+	expect_pair("half a ring", &a, &b, "psn-differs", "old ones");
+	a.gid.raw[0] = 1;
+	expect_pair("another GID", &a, &b, "gid-differs", "B sends to GID");
+	b.attr_mask &= ~IBV_QP_AV;
+	expect_pair("B gave none", &a, &b, "psn-differs", "");
+	b.attr.dest_qp_num = 1;
+	expect_pair("no QPN", &a, &b, "qpn-not-set", "is 1");
+	b.attr.dest_qp_num = 2;
+	expect_pair("another QPN", &a, &b, "qpn-differs", "0x2, but A is");
+}
+
+/* 记下的只是 mask 里有的，一次一次加起来。*/
+static void test_what_a_side_learns(void)
+{
+	struct explain_side a = { .name = "A", .qp_num = 0x11 };
+	struct explain_side b = side("B", 0x12, 0x11);
+	struct ibv_qp_attr attr = { .dest_qp_num = 0x13, .sq_psn = 7 };
+
+	explain_side_learn(&a, &attr, IBV_QP_SQ_PSN);
+	expect_pair("its PSN", &a, &b, "psn-differs", "with PSN 7");
+	attr.sq_psn = 8;
+	explain_side_learn(&a, &attr, IBV_QP_DEST_QPN);
+	expect_pair("its QPN, too", &a, &b, "qpn-differs", "0x13");
+	expect_true("and no more", a.attr.sq_psn == 7);
 }
 
 /* ---- completion ------------------------------------------------------------ */
@@ -482,12 +555,67 @@ static void test_datagrams(void)
 	expect_stall("the QP's own is sent", 30, "nothing-came", "");
 	send_wr.wr.ud.remote_qpn = 0x12;
 	expect_stall("another QPN", 30, "qpn-differs", "QP 18");
+	request.peer_send = NULL;
+	expect_stall("what the peer sends is not known", 30, "nothing-came",
+		     "");
+}
+
+/* 两端的属性都知道：先说发的那一端。只差 READ 的深度，ACK 不会因此不来。*/
+static void test_both_ends(void)
+{
+	struct explain_side mine = { .name = "A", .qp_num = 0x11 };
+	struct explain_side peer = { .name = "B", .qp_num = 0x12 };
+	struct ibv_recv_wr recv = { .num_sge = 0 };
+	const enum ibv_wc_status bad = IBV_WC_RETRY_EXC_ERR;
+
+	good_request(IBV_WR_SEND);
+	request.mine = &mine;
+	request.peer = &peer;
+	mine.attr_mask = IBV_QP_MAX_QP_RD_ATOMIC;
+	peer.attr_mask = IBV_QP_MAX_DEST_RD_ATOMIC;
+	mine.attr.max_rd_atomic = 1;
+	expect_recorded("only READs are too many", bad, NULL, "");
+	mine.attr_mask |= IBV_QP_DEST_QPN;
+	mine.attr.dest_qp_num = 0x13;
+	expect_recorded("the QPN differs", bad, "qpn-differs", "A sends");
+	request.mine = NULL;
+	expect_recorded("of this end nothing is known", bad, NULL, "");
+	waiting(IBV_QPS_RTS);
+	request.mine = &mine;
+	request.peer = &peer;
+	request.send = NULL;
+	request.recv = &recv;
+	peer.attr_mask = IBV_QP_DEST_QPN;
+	peer.attr.dest_qp_num = 0x14;
+	expect_stall("both QPNs differ", 30, "qpn-differs", "B sends");
+}
+
+/* 关掉了，就什么也不说。*/
+static void test_switched_off(void)
+{
+	struct ibv_recv_wr recv = { .num_sge = 99 };
+	struct ibv_srq srq = { 0 };
+	struct explanation why;
+
+	qp_with_caps(IBV_QPS_RTS);
+	setenv("RDMA_EXPLAIN", "0", 1);
+	why = explain_post_recv(&qp, &recv, ENOMEM);
+	expect("ibv_post_recv, off", &why, NULL);
+	why = explain_post_srq_recv(&srq, &recv, ENOMEM);
+	expect("ibv_post_srq_recv, off", &why, NULL);
+	why = explain_post_send(&qp, NULL, ENOMEM);
+	expect("ibv_post_send, off", &why, NULL);
+	waiting(IBV_QPS_ERR);
+	expect_stall("no completion, off", 30, NULL, "");
+	unsetenv("RDMA_EXPLAIN");
 }
 
 int main(void)
 {
 	test_sends();
 	test_receives();
+	test_pairs();
+	test_what_a_side_learns();
 	test_local_memory();
 	test_opcodes();
 	test_remote_memory();
@@ -497,5 +625,7 @@ int main(void)
 	test_waits();
 	test_waits_in_states();
 	test_datagrams();
+	test_both_ends();
+	test_switched_off();
 	return failures ? 1 : 0;
 }
