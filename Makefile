@@ -270,7 +270,9 @@ $(BUILD)/fuzz_%: $(BUILD)/labs/tests/fuzz/fuzz_%.o $(BUILD)/librdma_common.a
 		$(or_say)
 
 # What follows needs more than a compiler: the first step installs it. What cannot
-# be had on this system (77) has been named; the rest goes on without.
+# be had on this system (77) has been named; the rest goes on without. As many
+# compilers as CPUs, unless somebody has said how many.
+jobs = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
 deps = labs/deps.sh $(1) || [ $$? -eq 77 ]
 .PHONY: deps
 deps:
@@ -279,24 +281,24 @@ deps:
 .PHONY: demo
 demo:
 	@$(call deps,build lab)
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/demo
 
 .PHONY: test
 test: deps
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/tests/run
 
 # Before each commit: what the change touches, in a minute.
 .PHONY: quick
 quick:
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/tests/quick
 
 .PHONY: test-long
 test-long:
 	@$(call deps,build lab test arm64)
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/tests/run --long
 
 .PHONY: test-distros
@@ -306,13 +308,13 @@ test-distros:
 .PHONY: bench
 bench:
 	@$(call deps,build lab bench)
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/bench
 
 .PHONY: bench-plots
 bench-plots:
 	@$(call deps,build lab bench)
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/bench --json growth $(PLOTS) >build/growth.json
 	labs/tools/plots keep <build/growth.json
 	labs/tools/pictures fill labs/bench.md
@@ -320,28 +322,28 @@ bench-plots:
 .PHONY: faults
 faults:
 	@$(call deps,build lab)
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/faults/run
 
 .PHONY: explain-bench
 explain-bench:
 	@$(call deps,build lab test)
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/faults/explain-bench
 
 .PHONY: mutants
 mutants: deps
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/tests/mutants/run
 
 .PHONY: mutants-random
 mutants-random: deps
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/tests/mutants/random $(or $(N),40) $(SEED)
 
 .PHONY: docs
 docs: deps
-	$(MAKE) all
+	$(MAKE) $(jobs) all
 	labs/docs fill
 
 .PHONY: lab-up lab-down
