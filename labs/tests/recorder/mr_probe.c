@@ -3,7 +3,8 @@
  * mr_probe.c —— 用新的 rdma-core 才有的入口注册内存：ibv_reg_mr_ex 与 ibv_reg_buf_mr
  *
  *	mr_probe has        这里的 libibverbs 有没有它们（退出码 0 有）
- *	mr_probe            用前者、后者各注册一次，再做一次内核不许的；退出码 4
+ *	mr_probe            用前者、后者各注册一次，再做一次内核不许的，再打听一次 DMA-BUF；退
+ *	                    出码 4
  *
  * 编译时的头文件可能没有它们，所以都由 dlsym 取来。libibverbs 没有时，newer_verbs.c 用
  * ibv_reg_mr 代替。
@@ -62,6 +63,12 @@ static int use(struct ibv_pd *pd)
 	show("unchanged", attr.access == IBV_ACCESS_LOCAL_WRITE ? addr : NULL);
 	attr.access = IBV_ACCESS_REMOTE_WRITE;
 	show("refused", reg_mr_ex(pd, &attr));
+	attr = (struct mr_attr){ .length = sizeof(own),
+				 .access = IBV_ACCESS_LOCAL_WRITE,
+				 .comp_mask = 1 | 4,
+				 .iova = 0x1000,
+				 .fd = -1 };
+	printf("fd: %s\n", reg_mr_ex(pd, &attr) ? "registered" : "refused");
 	return 4;
 }
 

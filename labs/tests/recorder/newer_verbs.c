@@ -30,11 +30,19 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct mr_attr *attr)
 {
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *, void *, size_t, uint64_t,
 				 unsigned int);
-	void *symbol = dlsym(RTLD_NEXT, "ibv_reg_mr_iova2");
+	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *, uint64_t, size_t,
+					uint64_t, int, int);
+	void *symbol =
+		dlsym(RTLD_NEXT, attr->comp_mask & 4 ? "ibv_reg_dmabuf_mr"
+						     : "ibv_reg_mr_iova2");
 
 	if (!symbol)
 		abort();
 	memcpy(&reg_mr, &symbol, sizeof(symbol));
+	memcpy(&reg_dmabuf_mr, &symbol, sizeof(symbol));
+	if (attr->comp_mask & 4)
+		return reg_dmabuf_mr(pd, attr->fd_offset, attr->length,
+				     attr->iova, attr->fd, attr->access);
 	return reg_mr(pd, attr->addr, attr->length, (uintptr_t)attr->addr,
 		      (unsigned int)attr->access);
 }

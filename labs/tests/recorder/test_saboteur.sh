@@ -209,13 +209,15 @@ test_the_newer_calls_that_register_memory() {
 	in_lab "$(declare -f registers); registers first reg_mr:1:length-1; registers second reg_mr:2:access-REMOTE_READ" || return 0
 	for n in first second; do
 		assertEquals "$(err_of $n)" 4 "$(rc_of $n)"
-		assertEquals "of $n" $'ex: registered\nbuf: registered\nunchanged: registered\nrefused: EINVAL' "$(out_of $n)"
+		assertEquals "of $n" $'ex: registered\nbuf: registered\nunchanged: registered\nrefused: EINVAL\nfd: refused' "$(out_of $n)"
 		assert_in "$(err_of $n)" '^qptrace: ibv_reg_mr\(.* failed: EINVAL \(22\): .*REMOTE_WRITE'
 	done
 	assertEquals '4095 LOCAL_WRITE, 8192 LOCAL_WRITE|REMOTE_READ, 4096 REMOTE_WRITE' \
-		"$(jq -r 'select(.ev == "reg_mr") | "\(.len) \(.access)"' "$T/first.json" | paste -sd, | sed 's/,/, /g')"
+		"$(jq -r 'select(.ev == "reg_mr" and .dmabuf == null) | "\(.len) \(.access)"' "$T/first.json" | paste -sd, | sed 's/,/, /g')"
 	assertEquals '4096 LOCAL_WRITE, 8192 LOCAL_WRITE, 4096 REMOTE_WRITE' \
-		"$(jq -r 'select(.ev == "reg_mr") | "\(.len) \(.access)"' "$T/second.json" | paste -sd, | sed 's/,/, /g')"
+		"$(jq -r 'select(.ev == "reg_mr" and .dmabuf == null) | "\(.len) \(.access)"' "$T/second.json" | paste -sd, | sed 's/,/, /g')"
+	assert_in "$(jq -r 'select(.dmabuf == -1) | "\(.len) \(.iova) \(.kind) \(.cause)"' "$T/first.json")" \
+		'^4096 0x1000 .*fd -1 asks whether DMA-BUFs can be registered'
 	assertEquals 'sabotage: reg_mr: access 0x5 -> 0x1' "$(cat "$T/second.log")"
 }
 
