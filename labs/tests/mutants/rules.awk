@@ -43,12 +43,13 @@ comment { if (/\*\//) comment = 0; next }
 	swap("constant", "true", "false")
 	swap("constant", "false", "true")
 	# But not the room that a text is formatted into: one byte less cuts only those
-	# that fill it to the last, and such texts are cut anyhow.
+	# that fill it to the last, and such texts are cut anyhow. Nor what is mapped, in
+	# whole pages.
 	if (match(code, /sizeof\([^()]*\)/)) {
 		before = substr(code, 1, RSTART - 1)
 		if (before ~ /^[ \t]*$/)
 			before = last before
-		if (before !~ /(n?printf|_text|inet_ntop|getnameinfo)\([^;]*,[ \t]*$/)
+		if (before !~ /(n?printf|_text|inet_ntop|getnameinfo|mmap|munmap)\([^;]*,[ \t]*$/)
 			emit("constant", substr($0, 1, RSTART - 1) "(" substr($0, RSTART, RLENGTH) " - 1)" substr($0, RSTART + RLENGTH))
 	}
 	last = code
