@@ -103,6 +103,8 @@ static void catch_signals(void)
 
 /* ---- 开始 ----------------------------------------------------------------- */
 
+static atomic_bool left; /* "exit" 已经写了：收摊可以很慢，那不是在等谁 */
+
 static void *background(void *arg)
 {
 	(void)arg;
@@ -110,7 +112,8 @@ static void *background(void *arg)
 	for (;;) {
 		writer_wait(&why_asked);
 		writer_lock();
-		stall_look(atomic_exchange(&why_asked, false));
+		if (!atomic_load(&left))
+			stall_look(atomic_exchange(&why_asked, false));
 		writer_write_behind();
 		stall_say();
 	}
@@ -221,6 +224,7 @@ __attribute__((destructor)) static void leave(void)
 		return;
 	exit_line(&line);
 	writer_lock();
+	atomic_store(&left, true);
 	writer_add(ring_stamp(), &line);
 	writer_unlock();
 	writer_flush();

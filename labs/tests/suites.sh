@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # suites.sh - which suites can tell whether a file still does what it should, for
-# labs/tests/quick and labs/tests/mutants/random. To be sourced at the top of the tree.
+# labs/tests/quick and labs/tests/mutants/. To be sourced at the top of the tree.
 
 # suites_of FILE: their paths, some more than once
 suites_of() {
@@ -37,6 +37,14 @@ suites_of() {
 	labs/*) room=lab ;;
 	esac
 	[[ ! $room ]] || compgen -G "labs/tests/${room%%/*}/test_*.sh" || :
+}
+
+# judges_of FILE: what all stand on is seen by those who stand on it, too
+judges_of() {
+	suites_of "$1"
+	case $1 in
+	common/base/*) echo labs/tests/{pair/test_*,ucx/test_ucx_echo,remote/test_ring}.sh ;;
+	esac
 }
 
 # sources_with_faults: the files that labs/tests/mutants/random draws from

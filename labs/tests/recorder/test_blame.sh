@@ -50,13 +50,20 @@ poll-connect tcp-blocked'
 told() {
 	awk 'FNR == 1 { n += told; told = up = 0 }
 		/"to":"RTS"/ { up = 1 }
-		/"ev":"exit"/ { told = 1 }
+		/"ev":"exit"/ { told = 1; up = 0 }
 		up && /"ev":"thread"/ { told = FILENAME !~ /slow/ && !/"in":"(read","on":"socket"|poll"})/ }
 		END { print n + told }' "$@"
 }
 
 # stopped DIR N: all of so many recordings there; of two of which one is killed, one tells
 stopped() { [[ $(told "$1"/*.json*) == $(($2 - 1)) ]]; }
+
+# kill_dead DIR: A of "dead", once it has written that it is connected and goes on
+kill_dead() {
+	local file
+	file=$(grep -ls query_qp "$1"/dead.json*) || return 0
+	kill -KILL "$(sed -n '1s/.*"pid":\([0-9]*\),.*/\1/p' "$file")" 2>/dev/null || true
+}
 
 # in_the_lab DIR HOW…: all side by side, until each has told where it stands
 in_the_lab() {
@@ -67,6 +74,7 @@ in_the_lab() {
 			2>"$dir/$how.err" &
 	done
 	for ((i = 0; i < 300; i++)); do
+		kill_dead "$dir"
 		! stopped "$dir" $((2 * $#)) || break
 		sleep 0.2
 	done
@@ -127,7 +135,7 @@ oneTimeSetUp() {
 	rm -rf "$B/two"
 	mkdir -p "$B/two"
 	# shellcheck disable=SC2046 # words
-	T=$B/two in_lab "$(declare -f told stopped astray in_the_lab)
+	T=$B/two in_lab "$(declare -f told stopped kill_dead astray in_the_lab)
 		in_the_lab $B/two slow $(cut -d' ' -f1 <<<"$faults" | tr '\n' ' ')"
 	export lab_ran=$?
 }
