@@ -13,6 +13,9 @@
  */
 void stall_look(bool asked);
 
+/* With the lock: the process ends; what it stands in from here on is no wait. */
+void stall_over(void);
+
 /* Without the lock: put what it found on stderr. */
 void stall_say(void);
 

@@ -103,8 +103,6 @@ static void catch_signals(void)
 
 /* ---- 开始 ----------------------------------------------------------------- */
 
-static atomic_bool left; /* "exit" 已经写了：收摊可以很慢，那不是在等谁 */
-
 static void *background(void *arg)
 {
 	(void)arg;
@@ -112,8 +110,7 @@ static void *background(void *arg)
 	for (;;) {
 		writer_wait(&why_asked);
 		writer_lock();
-		if (!atomic_load(&left))
-			stall_look(atomic_exchange(&why_asked, false));
+		stall_look(atomic_exchange(&why_asked, false));
 		writer_write_behind();
 		stall_say();
 	}
@@ -224,7 +221,7 @@ __attribute__((destructor)) static void leave(void)
 		return;
 	exit_line(&line);
 	writer_lock();
-	atomic_store(&left, true);
+	stall_over();
 	writer_add(ring_stamp(), &line);
 	writer_unlock();
 	writer_flush();

@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 #
 # suites.sh - which suites can tell whether a file still does what it should, for
-# labs/tests/quick and labs/tests/mutants/. To be sourced at the top of the tree.
+# labs/tests/quick and labs/tests/mutants/, and a copy to try that in. To be sourced at
+# the top of the tree.
 
 # suites_of FILE: their paths, some more than once
 suites_of() {
@@ -45,6 +46,14 @@ judges_of() {
 	case $1 in
 	common/base/*) echo labs/tests/{pair/test_*,ucx/test_ucx_echo,remote/test_ring}.sh ;;
 	esac
+}
+
+# copy_tree FOLDER: what git knows of this one, as a repository of its own
+copy_tree() {
+	mkdir -p "$1/build"
+	git ls-files -z | tar -c --null -T - | tar -x -C "$1" &&
+		git -C "$1" init -q && git -C "$1" add -A &&
+		git -C "$1" -c user.name=x -c user.email=x commit -qm base
 }
 
 # sources_with_faults: the files that labs/tests/mutants/random draws from

@@ -9,10 +9,6 @@
  */
 #include "world.h"
 
-static const int rts_bits = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-			    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			    IBV_QP_MAX_QP_RD_ATOMIC;
-
 /* ---- ibv_reg_dmabuf_mr ----------------------------------------------------- */
 
 static void test_dmabuf(void)
@@ -35,7 +31,7 @@ static void test_dmabuf(void)
 	};
 	struct explanation why;
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		why = explain_reg_dmabuf_mr(&pd, rows[i].fd, rows[i].err);
 		expect(rows[i].what, &why, rows[i].id);
 		expect_true("the answer",
@@ -135,7 +131,7 @@ static void test_rights(void)
 
 	ordinary_world(IBV_QPS_INIT);
 	world.device.max_mr_size = 1 << 20;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		why = explain_reg_mr_call(&pd, here, sizeof(here),
 					  rows[i].access, EINVAL);
 		expect("rights of an MR", &why, rows[i].id);
@@ -343,7 +339,7 @@ static void test_status_sides(void)
 		{ IBV_WC_RNR_RETRY_EXC_ERR, "the peer's", "no receive" },
 	};
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+	for (size_t i = 0; i < LENGTH(known); i++) {
 		struct explanation why = explain_wc_status(known[i].status);
 		char what[64], side[32];
 
@@ -418,7 +414,7 @@ static void test_the_end_of_the_address_space(void)
 	};
 
 	ordinary_world(IBV_QPS_ERR);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		struct explanation why;
 
 		mr.addr = cases[i].mr;

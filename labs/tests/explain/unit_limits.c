@@ -278,9 +278,6 @@ static void test_the_rest(void)
 
 static const int init_bits =
 	IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-static const int rts_bits = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-			    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			    IBV_QP_MAX_QP_RD_ATOMIC;
 
 /* 一次合法的改变，只动一个成员。*/
 #define MODIFY(from, to, mask, member, value, id, word)                \

@@ -27,6 +27,23 @@ static void expect_send(const char *what, const struct ibv_send_wr *wr,
 	expect_word(what, &why, id, word);
 }
 
+static void expect_recv(const char *what, const struct ibv_recv_wr *wr, int err,
+			const char *id, const char *word)
+{
+	struct explanation why = explain_post_recv(&qp, wr, err);
+
+	expect_word(what, &why, id, word);
+}
+
+static void expect_srq_recv(const char *what, const struct ibv_recv_wr *wr,
+			    int err, const char *id, const char *word)
+{
+	struct ibv_srq srq = { 0 };
+	struct explanation why = explain_post_srq_recv(&srq, wr, err);
+
+	expect_word(what, &why, id, word);
+}
+
 static void qp_with_caps(enum ibv_qp_state state)
 {
 	ordinary_world(state);
@@ -90,36 +107,28 @@ static void test_receives(void)
 {
 	struct ibv_recv_wr wr = { .num_sge = 3 };
 	struct ibv_srq srq = { 0 };
-	struct explanation why;
 
 	qp_with_caps(IBV_QPS_INIT);
-	why = explain_post_recv(&qp, &wr, EINVAL);
-	expect("three SGEs", &why, "post-arguments");
+	expect_recv("three SGEs", &wr, EINVAL, "post-arguments", "");
 	wr.num_sge = 4;
-	why = explain_post_recv(&qp, &wr, EINVAL);
-	expect_word("four", &why, "too-many-sges", "max_recv_sge 3");
-	why = explain_post_recv(&qp, &wr, EIO);
-	expect("another error", &why, NULL);
-	why = explain_post_recv(&qp, NULL, EINVAL);
-	expect("a request that nobody shows", &why, "post-arguments");
-	why = explain_post_recv(&qp, &wr, ENOMEM);
-	expect_word("a full queue", &why, "queue-full",
+	expect_recv("four", &wr, EINVAL, "too-many-sges", "max_recv_sge 3");
+	expect_recv("another error", &wr, EIO, NULL, "");
+	expect_recv("a request that nobody shows", NULL, EINVAL,
+		    "post-arguments", "");
+	expect_recv("a full queue", &wr, ENOMEM, "queue-full",
 		    "receive queue is full: 5");
 	qp.srq = &srq;
-	why = explain_post_recv(&qp, &wr, EINVAL);
-	expect("an SRQ's QP", &why, "qp-has-srq");
+	expect_recv("an SRQ's QP", &wr, EINVAL, "qp-has-srq", "");
 	qp.srq = NULL;
 	world.qp.qp_state = IBV_QPS_RESET;
-	why = explain_post_recv(&qp, &wr, EINVAL);
-	expect("in RESET", &why, "recv-too-early");
+	expect_recv("in RESET", &wr, EINVAL, "recv-too-early", "");
 	srq_now.max_sge = 4;
-	why = explain_post_srq_recv(&srq, &wr, EINVAL);
-	expect("as many as the SRQ takes", &why, "post-arguments");
+	expect_srq_recv("as many as the SRQ takes", &wr, EINVAL,
+			"post-arguments", "");
 	srq_now.max_sge = 3;
-	why = explain_post_srq_recv(&srq, &wr, EINVAL);
-	expect_word("one more", &why, "too-many-sges", "SRQ's max_sge 3");
-	why = explain_post_srq_recv(&srq, &wr, ENOMEM);
-	expect("a full SRQ", &why, "queue-full");
+	expect_srq_recv("one more", &wr, EINVAL, "too-many-sges",
+			"SRQ's max_sge 3");
+	expect_srq_recv("a full SRQ", &wr, ENOMEM, "queue-full", "");
 }
 
 /* ---- 两端 ------------------------------------------------------------------ */
@@ -594,15 +603,12 @@ static void test_both_ends(void)
 static void test_switched_off(void)
 {
 	struct ibv_recv_wr recv = { .num_sge = 99 };
-	struct ibv_srq srq = { 0 };
 	struct explanation why;
 
 	qp_with_caps(IBV_QPS_RTS);
 	setenv("RDMA_EXPLAIN", "0", 1);
-	why = explain_post_recv(&qp, &recv, ENOMEM);
-	expect("ibv_post_recv, off", &why, NULL);
-	why = explain_post_srq_recv(&srq, &recv, ENOMEM);
-	expect("ibv_post_srq_recv, off", &why, NULL);
+	expect_recv("ibv_post_recv, off", &recv, ENOMEM, NULL, "");
+	expect_srq_recv("ibv_post_srq_recv, off", &recv, ENOMEM, NULL, "");
 	why = explain_post_send(&qp, NULL, ENOMEM);
 	expect("ibv_post_send, off", &why, NULL);
 	waiting(IBV_QPS_ERR);

@@ -155,6 +155,10 @@ static inline void ordinary_world(enum ibv_qp_state state)
 static const int rtr_bits = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+/* And to RTS. */
+static const int rts_bits = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+			    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			    IBV_QP_MAX_QP_RD_ATOMIC;
 
 static inline struct ibv_qp_attr good_attr(enum ibv_qp_state state)
 {

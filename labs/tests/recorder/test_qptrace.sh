@@ -13,6 +13,7 @@
 oneTimeSetUp() {
 	must_build "$B/libqptrace.so" "$B/qptrace-report" "$B/faults"
 	helper "$B/trace_probe" -O2 labs/tests/recorder/trace_probe.c -libverbs -lpthread
+	helper "$B/late_end.so" -O2 -fPIC -shared labs/tests/recorder/late_end.c
 	helper "$B/dl_probe" -O2 labs/tests/recorder/dl_probe.c
 	build_helpers
 	built_in
@@ -417,6 +418,9 @@ test_stalls_are_explained() {
 	assert_in "$(err_of s.unsignaled_3)" 'hint: the send was posted without IBV_SEND_SIGNALED'
 	assertEquals 'trace_probe nothing-came' "$(named "$T/s.wait_3.json")"
 	assertEquals 1 "$(count s.wait_3 '.ev == "stall" and .receives == 1 and .kernel_state == "RTS"')"
+	# Two seconds that it takes to end are no wait.
+	assertEquals exit "$(tail -n 1 "$T/s.late.wait_1.json" | jq -r .ev)"
+	assertEquals 1 "$(grep -c 'no completion for' "$T/s.late.wait_1.err")"
 }
 
 # An event loop waits for the file descriptor, which nobody can record; of a

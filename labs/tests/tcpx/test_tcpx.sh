@@ -85,6 +85,7 @@ test_measurements() {
 	assert_json ping '[.mode, .size, .iters] | @csv' '"ping-pong",64,1000'
 	for side in bw.server bw.client bw2.client; do
 		assert_agree "$side" .mb_per_s '.size * .iters * .channels / .seconds / 1e6'
+		assertEquals "$side" true "$(json "$side" '.mb_per_s > 1')"
 	done
 	assertEquals true "$(json ping.client '.half_round_trip_us |
 		.min > 0 and .min <= .median and .median <= .p99 and .p99 <= .max')"
