@@ -79,6 +79,12 @@ test_words_of_the_other_scripts() {
 	says 1 '^quick: next: labs/tests/run' "$tree/labs/tests/quick" --list # no git there
 	says 0 'labs/tests/mutants/random \[N \[SEED' "$tree/labs/tests/mutants/random" --help
 	says 2 '^random: next: labs/tests/mutants/random --help' "$tree/labs/tests/mutants/random" many
+	says 2 '^random: .*JOBS 1 ... 99; not .*"0"$' env JOBS=0 "$tree/labs/tests/mutants/random"
+	says 1 '^random: .* no git checkout$' "$tree/labs/tests/mutants/random"
+	says 0 'labs/tests/mutants/reached \[SUITE' "$tree/labs/tests/mutants/reached" --help
+	says 2 '^reached: there is no suite no/such.sh' "$tree/labs/tests/mutants/reached" no/such.sh
+	says 2 '^reached: JOBS is "0"' env JOBS=0 "$tree/labs/tests/mutants/reached"
+	says 1 '^reached: next: git clone' "$tree/labs/tests/mutants/reached"
 	says 2 '^run: JOBS is "many"' env JOBS=many "$tree/labs/tests/run" labs/tests/lab/test_lab.sh
 }
 
