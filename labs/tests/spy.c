@@ -23,6 +23,7 @@
  *	                        between     arm 之前先过 500 ms：该来的都已经来了
  *	                        no_nul      每个 SEND 的内容都是 'x'，没有 NUL
  *	                        stuck       拆除永远不返回
+ *	                        patient     7 次重传要 7 s，而不是半秒：机器忙不是网络断了
  *
  * verbs 的快路径（poll_cq、post_*）不是动态符号，而是 context->ops 里的指针，所以
  * 在 ibv_open_device 之后换掉；query_port 也是（verbs.h 里的宏直接调它）。
@@ -486,6 +487,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	REAL(ibv_modify_qp);
 	int err = must_fail("ibv_modify_qp");
 
+	if (lies("patient") && (mask & IBV_QP_TIMEOUT))
+		attr->timeout = 18;
 	note("modify_qp state=%d mask=%x path_mtu=%d is_global=%d hop_limit=%d "
 	     "sgid_index=%d dest=%u rq_psn=%u sq_psn=%u retry_cnt=%d "
 	     "max_dest_rd_atomic=%d max_rd_atomic=%d min_rnr_timer=%d "
@@ -598,7 +601,7 @@ __attribute__((constructor)) static void check_what_is_asked(void)
 	check_words("SPY_LIE",
 		    " no_device gid_v1 gid_order wr_id opcode status short "
 		    "eintr alarm small_port lost ready broken twice early late "
-		    "between no_nul stuck ");
+		    "between no_nul stuck patient ");
 }
 
 static void on_alarm(int sig)

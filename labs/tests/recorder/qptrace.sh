@@ -154,7 +154,7 @@ slow_probes() {
 	for name in wait unpolled unsignaled armed unread datagram; do
 		go s "$name" 3
 	done
-	LD_PRELOAD=$PWD/$B/late_end.so go s.late wait 1
+	LD_PRELOAD=$PWD/$B/late_end.so go s.late wait 3
 	options=(--stall 1.2) && go s woken 4 # it has polled, and that counts for half a second
 	# Background jobs of a script ignore SIGQUIT; a program in a terminal does not.
 	limit=(env --default-signal=QUIT)
