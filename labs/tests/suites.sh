@@ -48,6 +48,14 @@ judges_of() {
 	esac
 }
 
+# long_judges_of FILE: those of test-long, but for what counts strangers' programs
+long_judges_of() {
+	local room
+	for room in $(judges_of "$1" | tr ' ' '\n' | xargs -n 1 dirname | sort -u); do
+		compgen -G "$room/long_*.sh" | grep -v bench || :
+	done
+}
+
 # copy_tree FOLDER: what git knows of this one, as a repository of its own
 copy_tree() {
 	mkdir -p "$1/build"
