@@ -464,6 +464,14 @@ static void test_grh_over_ipv4(void)
 	why = explain_grh(&wc, forty, &mine);
 	expect("IPv4 after an IPv6 header", &why, "grh-is-ipv4");
 	memset(forty, 0, sizeof(forty));
+	put_ipv4(forty, me);
+	forty[20] = 0x46;
+	why = explain_grh(&wc, forty, &mine);
+	expect("no 20 bytes of IPv4", &why, NULL);
+	put_ipv4(forty, me);
+	forty[29] = 6;
+	why = explain_grh(&wc, forty, &mine);
+	expect("IPv4 without UDP", &why, NULL);
 	put_ipv4(forty, other);
 	why = explain_grh(&wc, forty, &mine);
 	expect("IPv4, for another", &why, "dgid-differs");

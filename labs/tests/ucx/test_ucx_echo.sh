@@ -272,7 +272,15 @@ test_no_server() {
 	assert_error sock 1 'ECONNREFUSED'
 	run name "$B/ucx_echo" client no.such.host.invalid -q -t 1
 	assert_error name 1 'getaddrinfo\("no.such.host.invalid"\)'
+	# It takes the connection, and says nothing.
+	serve ucx_echo silent
+	kill -STOP "${pids[silent]}"
+	ask ucx_echo waits -q -t 1
+	assert_error waits 1 "ucp_ep_create\(127.0.0.1, TCP port $port\): no answer before the deadline"
+	kill -CONT "${pids[silent]}"
+	stop silent
 	# It comes late.
+	next_port
 	begin_ask ucx_echo late -q
 	nap 0.5
 	start server "$B/ucx_echo" server -q -j -p "$port" -c 1
