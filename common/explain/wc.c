@@ -205,7 +205,7 @@ struct explanation explain_neighbour(const union ibv_gid *to)
 	char name[IF_NAMESIZE], device[IBV_SYSFS_NAME_MAX];
 
 	device_with_gid(device, sizeof(device), to);
-	if (!device[0] || !if_indextoname((unsigned)route.device, name))
+	if (!if_indextoname((unsigned)route.device, name))
 		return no_idea();
 	return compare_mac(to, route.device, name, device);
 }

@@ -140,9 +140,11 @@ test_what_the_network_says() {
 			ip link set lo up && ip link add near type veth peer far &&
 			ip addr add 192.0.2.1/24 dev near && ip link set near up &&
 			ip link set far up &&
-			ip route add 198.51.100.0/24 via 192.0.2.2 && exec $1 routes"' fresh "$T/unit") || rc=$?
+			ip route add 198.51.100.0/24 via 192.0.2.2 &&
+			ip route add unreachable 203.0.113.1 && ip route add prohibit 203.0.113.2 &&
+			ip route add blackhole 203.0.113.3 && exec $1 routes"' fresh "$T/unit") || rc=$?
 	assertEquals "$out" 0 "$rc"
-	assertEquals "$out" 3 "$(grep -c '^ok ' <<<"$out")"
+	assertEquals "$out" 6 "$(grep -c '^ok ' <<<"$out")"
 }
 
 . shunit2

@@ -7,6 +7,7 @@
  * 测试写在 world 里。测的只是“已知这些事实时，说出的原因对不对”；事实本身是不是这
  * 样，由 labs/faults 在真的 rxe 上证明。
  */
+#include "explain/rxe_facts.h"
 #include "world.h"
 
 /* ---- ibv_reg_dmabuf_mr ----------------------------------------------------- */
@@ -514,6 +515,22 @@ static void test_grh(void)
 
 /* ---- 开关与边界 -------------------------------------------------------------- */
 
+static void test_releases(void)
+{
+	static const struct {
+		const char *release;
+		bool holds;
+	} cases[] = {
+		{ "6.12.0-rc1", true }, { "6.13", true },  { "7.0", true },
+		{ "6.11.9", false },	{ "5.15", false }, { "Linux", false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		expect_true(cases[i].release,
+			    rxe_fact_in(RXE_MAPS_READ_ONLY_FILES,
+					cases[i].release) == cases[i].holds);
+}
+
 static void test_switch(void)
 {
 	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
@@ -659,6 +676,7 @@ int main(int argc, char **argv)
 	test_the_end_of_the_address_space();
 	test_grh_over_ipv4();
 	test_grh();
+	test_releases();
 	test_switch();
 	test_nothing_is_changed();
 	test_text();

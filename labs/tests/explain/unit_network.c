@@ -3,7 +3,8 @@
  * unit_network.c —— 解释器问内核的那些：路由、网卡、本机的 QP
  *
  *	unit_network             问得到 lo 就够的
- *	unit_network routes      去 198.51.100.0/24 有网关，不经过 lo
+ *	unit_network routes      去 198.51.100.0/24 有网关，不经过 lo；去 203.0.113.1、
+ *	                         .2 与 .3 的路由是 unreachable、prohibit 与 blackhole
  *	unit_network DEVICE GID  本机的一个设备和它的 GID
  *
  * libibverbs 的回答仍是替身的（world.h）；网络是真的。
@@ -36,6 +37,13 @@ static void test_routes(void)
 	struct explanation why = reach("::ffff:198.51.100.1", ETIMEDOUT);
 
 	expect("a route, by another device than my GID's", &why, "no-route");
+	/* 问路由时，内核把这三种都当作错误码来回答，各是一个。*/
+	why = reach("::ffff:203.0.113.1", ETIMEDOUT);
+	expect("a route of type unreachable", &why, "route-refused");
+	why = reach("::ffff:203.0.113.2", ETIMEDOUT);
+	expect("a route of type prohibit", &why, "route-refused");
+	why = reach("::ffff:203.0.113.3", ETIMEDOUT);
+	expect("a route of type blackhole", &why, "route-refused");
 }
 
 /* 一千个 QP，内核要用几条消息才列得完；最后一个也找得到。*/

@@ -156,9 +156,11 @@ WALK='
 	client run none kv_client -t 60 -k none
 	client run many kv_client -t 60 -n 20
 	client run count kv_client -t 60 -c
-	client run read memory_bench -t 60 -n 20 -d 4
-	client run write memory_bench -t 60 -W -n 20 -d 4
-	client run add memory_bench -t 60 -A -n 20
+	# With the slot that receives, 64 of 64 bytes: a page to its end, and what would
+	# write beyond it is seen.
+	client run read memory_bench -t 60 -n 100 -d 63
+	client run write memory_bench -t 60 -W -n 100 -d 63
+	client run add memory_bench -t 60 -A -n 100 -d 63
 	client start dies lock_client -t 60 -n 1000000
 	await qps 1
 	kill9 dies
