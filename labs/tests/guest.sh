@@ -243,7 +243,7 @@ back_to_before() { [[ $(left) == "$(<"$T/before")" ]]; }
 finish() {
 	local end=$((SECONDS + 30))
 	until back_to_before || ((SECONDS >= end)); do nap 0.2; done
-	[[ ! -d build/reached ]] || cat /tmp/reached >>build/reached/now
+	[[ ! -d build/reached ]] || { cat /tmp/reached >>build/reached/now && rm /tmp/reached; }
 	left >"$T/after"
 }
 

@@ -407,10 +407,11 @@ test_stalls_are_explained() {
 	for n in wait unpolled unsignaled; do
 		assertEquals "$n" 6 "$(rc_of "s.${n}_3")"
 		assertEquals "$n says it once" 1 "$(grep -c 'no completion for' "$T/s.${n}_3.err")"
+		assert_in "$(err_of "s.${n}_3")" 'no completion for 0'
 		assert_in "$(err_of "s.${n}_3")" 'RC\): RTS in the user.s copy, RTS in the kernel'
 		assert_in "$(err_of "s.${n}_3")" '^qptrace:      next: '
 	done
-	assert_in "$(err_of s.wait_3)" '1 receive waits, the oldest for (0\.[4-9]|[12]\.[0-9]) s: wr_id 0x1, 64 bytes'
+	assert_in "$(err_of s.wait_3)" '1 receive waits, the oldest for 0\.[4-9] s: wr_id 0x1, 64 bytes'
 	assert_in "$(err_of s.wait_3)" 'hint: the receive is in place, so the peer has not sent'
 	assert_in "$(err_of s.wait_3)" '^qptrace:      seen: QP [0-9]+: the kernel has it in RTS'
 	assert_in "$(err_of s.unpolled_3)" '1 send waits.*wr_id 0x2, 64 bytes, SEND'
@@ -431,6 +432,7 @@ test_stalls_of_event_loops_and_datagrams() {
 	for n in armed unread datagram; do
 		assertEquals "$n" 6 "$(rc_of "s.${n}_3")"
 		assertEquals "$n says it once" 1 "$(grep -c 'no completion for' "$T/s.${n}_3.err")"
+		assert_in "$(err_of "s.${n}_3")" 'no completion for 0'
 		assertEquals "$n: one hint" 1 "$(grep -c 'hint:' "$T/s.${n}_3.err")"
 	done
 	assert_in "$(err_of s.armed_3)" 'hint: the receive is in place, so the peer has not sent'
