@@ -85,6 +85,10 @@ test_words_of_the_other_scripts() {
 	says 2 '^reached: there is no suite no/such.sh' "$tree/labs/tests/mutants/reached" no/such.sh
 	says 2 '^reached: JOBS is "0"' env JOBS=0 "$tree/labs/tests/mutants/reached"
 	says 1 '^reached: next: git clone' "$tree/labs/tests/mutants/reached"
+	git -C "$tree" init -q
+	git -C "$tree" add common/device.c
+	says 2 '^random: no file with faults matches "no/such.c"' "$tree/labs/tests/mutants/random" 5 1 no/such.c
+	rm -r "$tree/.git"
 	says 2 '^run: JOBS is "many"' env JOBS=many "$tree/labs/tests/run" labs/tests/lab/test_lab.sh
 }
 
