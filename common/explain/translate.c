@@ -7,15 +7,15 @@
  * 比，比上的就知道每个 %s、%u 当时是什么，再填进同一行的中文格式串。填进去的若也是
  * 表里的话（“the peer”、另一个原因），先译它。
  *
- * 几行都比得上时，取字面最多的那一行；一行也比不上的，原样留着英文：宁可不译，不可译错。
+ * 几行都比得上时，取格式串最长的那一行；一行也比不上的，原样留着英文：宁可不译，不可译错。
  */
 #include "explain.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_HOLES 16	 /* conversions in one text */
-#define MOST_BYTES 2000	 /* of a line that is looked at */
+#define MOST_HOLES 16	/* conversions in one text (unit_texts.c counts them) */
+#define MOST_BYTES 2000 /* of a line that is looked at */
 #define MOST_STEPS 20000 /* of matching one line with one row */
 #define MOST_DEPTH 4	 /* texts in texts */
 
@@ -63,13 +63,11 @@ static const char *conversion_end(const char *p)
 	return p + 1 + strcspn(p + 1, "diuxcspf%");
 }
 
-/* 这个转换印得出 @c 吗？规定了宽度的，前后还会有空白。*/
+/* 这个转换印得出 @c 吗？（补齐宽度的空白，算在旁边的 %s 里。）*/
 static bool could_print(const char *p, char c)
 {
 	const char *end = conversion_end(p);
 
-	if (p[1] == '-' || (p[1] >= '1' && p[1] <= '9'))
-		return true;
 	switch (*end) {
 	case 'd':
 	case 'i':
@@ -105,8 +103,6 @@ static bool fill(const char *format, struct span text, struct match *m,
 	const char *end = conversion_end(format);
 	size_t n = *end == 's' ? 0 : 1;
 
-	if (hole == MOST_HOLES)
-		return false;
 	for (; n <= text.len; n++) {
 		struct span rest = { text.text + n, text.len - n };
 
@@ -124,27 +120,15 @@ static bool fits(const char *format, struct span text, struct match *m,
 		 int hole)
 {
 	for (; *format; format++, text.text++, text.len--) {
-		if (--m->steps < 0)
+		if (!m->steps)
 			return false;
+		m->steps--;
 		if (is_hole(format))
 			return fill(format, text, m, hole);
 		if (!text.len || *text.text != *format)
 			return false;
 	}
 	return !text.len;
-}
-
-/* 除去转换，有几个字面的字节。*/
-static size_t literal_bytes(const char *format)
-{
-	size_t n = 0;
-
-	for (; *format; format++)
-		if (is_hole(format))
-			format = conversion_end(format);
-		else
-			n++;
-	return n;
 }
 
 static const struct explain_text *find(struct span text, struct match *found)
@@ -158,8 +142,8 @@ static const struct explain_text *find(struct span text, struct match *found)
 
 		if (!fits(texts[i].english, text, &m, 0))
 			continue;
-		n = literal_bytes(texts[i].english);
-		if (!best || n > most) {
+		n = strlen(texts[i].english);
+		if (n > most) {
 			best = &texts[i];
 			most = n;
 			*found = m;
@@ -201,7 +185,7 @@ static void translate(struct sink *s, struct span text, int depth)
 			continue;
 		}
 		/* "%2$s"：次序不同的说明是第几个。*/
-		if (p[1] >= '1' && p[1] <= '9' && p[2] == '$')
+		if (p[2] == '$')
 			translate(s, m.holes[p[1] - '1'], depth + 1);
 		else
 			translate(s, m.holes[next++], depth + 1);
@@ -216,8 +200,7 @@ static void close_up(struct sink *s, size_t from)
 
 	for (size_t i = from; i < s->used; i++)
 		if (s->out[i] != ' ' || i == from ||
-		    (signed char)s->out[i - 1] >= 0 ||
-		    (signed char)s->out[i + 1] >= 0)
+		    !(s->out[i - 1] & s->out[i + 1] & 0x80))
 			s->out[to++] = s->out[i];
 	s->out[to] = '\0';
 	s->used = to;

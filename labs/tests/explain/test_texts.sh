@@ -20,7 +20,7 @@ oneTimeSetUp() {
 	built_in
 	[[ ! "$SOURCES/common/explain/texts.def" -nt $B/unit_texts &&
 		! "$SOURCES/common/explain/texts_pairs.def" -nt $B/unit_texts ]] || rm -f "$B/unit_texts"
-	helper "$B/unit_texts" -O1 -I. -fsanitize=undefined -fsanitize-undefined-trap-on-error \
+	helper "$B/unit_texts" -O1 -I. -fsanitize=address,undefined -fno-sanitize-recover=all \
 		labs/tests/explain/unit_texts.c "$SOURCES"/common/explain/translate.c
 }
 
