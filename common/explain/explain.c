@@ -61,8 +61,6 @@ int verb_failed(int err, struct explanation why, const char *fmt, ...)
 	char call[512];
 	va_list ap;
 
-	if (!explain_is_on())
-		why = no_idea();
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);
 	va_end(ap);

@@ -82,7 +82,7 @@ static struct explanation check_claimed_state(const struct modify *m)
 
 	if (!believes_caller(m))
 		return no_idea();
-	if (claimed > IBV_QPS_ERR || !(may >> claimed & 1))
+	if (claimed > IBV_QPS_SQE || !(may >> claimed & 1))
 		return because("cur-state-not-allowed",
 			       "leave IBV_QP_CUR_STATE out of the mask: the "
 			       "kernel knows the state",

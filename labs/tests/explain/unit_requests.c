@@ -103,6 +103,32 @@ static void test_sends(void)
 	expect("another error", &why, NULL);
 }
 
+/* 有的 provider 只在 init_attr 里填 cap。*/
+static void test_where_the_caps_are(void)
+{
+	struct ibv_sge sges[3] = { { .length = 8 } };
+	struct ibv_send_wr wr = { .sg_list = sges,
+				  .num_sge = 2,
+				  .opcode = IBV_WR_SEND };
+	struct ibv_recv_wr recv = { .num_sge = 3 };
+
+	qp_with_caps(IBV_QPS_RTS);
+	world.init.cap = world.qp.cap;
+	world.qp.cap = (struct ibv_qp_cap){ 0 };
+	expect_send("two SGEs", &wr, "driver-refused", "");
+	wr.num_sge = 3;
+	expect_send("three", &wr, "too-many-sges", "max_send_sge 2");
+	world.qp.cap.max_recv_sge = 3;
+	wr.num_sge = 1;
+	expect_send("a QP that only receives", &wr, "too-many-sges",
+		    "max_send_sge 0");
+	expect_recv("as many as it takes", &recv, EINVAL, "post-arguments", "");
+	world.qp.cap = (struct ibv_qp_cap){ .max_send_sge = 2 };
+	expect_send("a QP that only sends", &wr, "driver-refused", "");
+	expect_recv("and receives nothing", &recv, EINVAL, "too-many-sges",
+		    "max_recv_sge 0");
+}
+
 static void test_receives(void)
 {
 	struct ibv_recv_wr wr = { .num_sge = 3 };
@@ -597,6 +623,30 @@ static void test_both_ends(void)
 	peer.attr_mask = IBV_QP_DEST_QPN;
 	peer.attr.dest_qp_num = 0x14;
 	expect_stall("both QPNs differ", 30, "qpn-differs", "B sends");
+	request.peer = NULL;
+	expect_stall("of the peer nothing is known", 30, "nothing-came", "");
+}
+
+/* 两端都对得上：那就是路上的事。UC 没有 ACK，就说不出来。*/
+static void test_the_way_between(void)
+{
+	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
+	struct explain_side mine = { .name = "A" }, peer = { .name = "B" };
+	struct explanation why;
+
+	good_request(IBV_WR_SEND);
+	request.mine = &mine;
+	request.peer = &peer;
+	why = explain_completion(&qp, &wc, &request);
+	expect("both ends match", &why, "lost-on-the-way");
+	request.mine = request.peer = NULL;
+	why = explain_completion(&qp, &wc, &request);
+	expect("nobody knows whether", &why, "RETRY_EXC_ERR");
+	qp.qp_type = IBV_QPT_UC;
+	request.mine = &mine;
+	request.peer = &peer;
+	why = explain_completion(&qp, &wc, &request);
+	expect("without ACKs", &why, "RETRY_EXC_ERR");
 }
 
 /* 关掉了，就什么也不说。*/
@@ -619,6 +669,7 @@ static void test_switched_off(void)
 int main(void)
 {
 	test_sends();
+	test_where_the_caps_are();
 	test_receives();
 	test_pairs();
 	test_what_a_side_learns();
@@ -632,6 +683,7 @@ int main(void)
 	test_waits_in_states();
 	test_datagrams();
 	test_both_ends();
+	test_the_way_between();
 	test_switched_off();
 	return failures ? 1 : 0;
 }
