@@ -103,7 +103,7 @@ void also_seen(struct explanation *why, const char *fmt, ...)
 	n = vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
 	/* 半行证据比没有更糟：放不下就整行不要。*/
-	if (n < 0 || (size_t)n >= sizeof(line) ||
+	if ((size_t)n >= sizeof(line) ||
 	    used + (size_t)n + 2 > sizeof(why->seen))
 		return;
 	snprintf(why->seen + used, sizeof(why->seen) - used, "%s%s",

@@ -22,6 +22,7 @@
  *	                        late        每个 SEND 晚 300 ms 才交给设备
  *	                        between     arm 之前先过 500 ms：该来的都已经来了
  *	                        no_nul      每个 SEND 的内容都是 'x'，没有 NUL
+ *	                        rkey        每个 READ 用的都是一个没有人的 rkey
  *	                        stuck       拆除永远不返回
  *	                        patient     7 次重传要 7 s，而不是半秒：机器忙不是网络断了
  *
@@ -260,6 +261,8 @@ static int spy_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	if (lies("no_nul"))
 		memset((void *)(uintptr_t)wr->sg_list->addr, 'x',
 		       wr->sg_list->length);
+	if (lies("rkey") && wr->opcode == IBV_WR_RDMA_READ)
+		wr->wr.rdma.rkey ^= 0xffff00;
 	return err ? err : device_ops.post_send(qp, wr, bad);
 }
 
@@ -601,7 +604,7 @@ __attribute__((constructor)) static void check_what_is_asked(void)
 	check_words("SPY_LIE",
 		    " no_device gid_v1 gid_order wr_id opcode status short "
 		    "eintr alarm small_port lost ready broken twice early late "
-		    "between no_nul stuck patient ");
+		    "between no_nul rkey stuck patient ");
 }
 
 static void on_alarm(int sig)

@@ -186,6 +186,9 @@ test_ends_that_are_not_good() {
 		reap stopped.client
 		kill -CONT "${pids[stopped.server]}"
 		reap stopped.server
+		SPY_LIE=rkey LD_PRELOAD=$B/spy.so latency_server rkey.server -q rxe0
+		start rkey.client "$B/tag_lat" client -q -s 8193 127.0.0.1 rxe1
+		reap rkey.server rkey.client
 		for bad in short=text=short plan=fill=30 hello=text=GET; do
 			name=liar.${bad%%=*}
 			latency_server "$name" -q -t 1 rxe0
@@ -205,6 +208,11 @@ test_ends_that_are_not_good() {
 	assertEquals "$(err_of int.server)" 1 "$(rc_of int.server)"
 	assert_error stopped.client 1 'no message fits tag 0x2'
 	assertEquals "$(err_of stopped.server)" 1 "$(rc_of stopped.server)"
+	# Of which MR it was, the other side had told in its RTS: that is not known to who
+	# explains, so nobody says that there is no such rkey.
+	assert_error rkey.server 1 'the READ of 8193 bytes at 0x[0-9a-f]+ on QP [0-9]+ completed with remote access error'
+	assert_not_in "$(err_of rkey.server)" 'is of none of'
+	assertEquals "$(err_of rkey.client)" 1 "$(rc_of rkey.client)"
 	assert_error liar.short 1 "reading the peer's channel plan"
 	assert_error liar.plan 1 "the peer's channel is magic 0x41414141"
 	assertEquals "$(err_of liar.hello)" 1 "$(rc_of liar.hello)"
