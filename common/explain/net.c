@@ -35,8 +35,6 @@ struct net_device net_device_of_gid(struct ibv_context *context, uint8_t port,
 	if (!if_indextoname(entry.ndev_ifindex, device.name))
 		return device;
 	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (sock < 0)
-		return device;
 	memcpy(request.ifr_name, device.name, sizeof(request.ifr_name));
 	if (!ioctl(sock, SIOCGIFFLAGS, &request)) {
 		device.up = request.ifr_flags & IFF_UP;
@@ -51,9 +49,7 @@ int open_netlink(int protocol)
 	const struct timeval limit = { .tv_sec = NETLINK_WAIT_S };
 	int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
 
-	if (sock >= 0)
-		setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit,
-			   sizeof(limit));
+	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	return sock;
 }
 
@@ -79,7 +75,7 @@ static struct question new_question(unsigned short type, const void *fixed,
 
 /*
  * 一问一答。返回答案的第一条消息，或 NULL；*err 是内核在 NLMSG_ERROR 里给的
- * 错误码（0：问不成）。
+ * 错误码（问不成，就是原来的值）。没有 sock 时（-1），这几个调用都只是失败。
  */
 static struct nlmsghdr *ask(const struct question *question, void *answer,
 			    int *err)
@@ -88,14 +84,11 @@ static struct nlmsghdr *ask(const struct question *question, void *answer,
 	int sock = open_netlink(NETLINK_ROUTE);
 	ssize_t n = -1;
 
-	*err = 0;
-	if (sock < 0)
-		return NULL;
 	if (send(sock, question, question->head.nlmsg_len, 0) ==
 	    (ssize_t)question->head.nlmsg_len)
 		n = recv(sock, answer, ANSWER_SIZE, 0);
 	close(sock);
-	if (n < 0 || !NLMSG_OK(head, (size_t)n))
+	if (!NLMSG_OK(head, n))
 		return NULL;
 	if (head->nlmsg_type != NLMSG_ERROR)
 		return head;
@@ -174,7 +167,7 @@ struct net_route net_route_to(const union ibv_gid *to, int device)
 		new_question(RTM_GETROUTE, &fixed, sizeof(fixed));
 	char answer[ANSWER_SIZE] __attribute__((aligned(8)));
 	struct nlmsghdr *head;
-	int err;
+	int err = 0;
 
 	add_address(&question, RTA_DST, to);
 	if (device)
@@ -219,7 +212,7 @@ enum net_neighbour_state net_neighbour(const union ibv_gid *to, int device,
 		new_question(RTM_GETNEIGH, &fixed, sizeof(fixed));
 	char answer[ANSWER_SIZE] __attribute__((aligned(8)));
 	struct nlmsghdr *head;
-	int err;
+	int err = 0;
 
 	memset(mac, 0, 6);
 	add_address(&question, NDA_DST, to);

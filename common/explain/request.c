@@ -203,7 +203,8 @@ static struct explanation foreign_rkey(const struct case_of *c, uint32_t rkey)
 				       "bytes in the other order",
 				       rkey, request_peer_name(c),
 				       rq->remote[i].rkey);
-		if (rkey == rq->remote[i].lkey)
+		/* 对端只说了 rkey 的，lkey 是 0：不知道 */
+		if (rkey && rkey == rq->remote[i].lkey)
 			return because(
 				"lkey-for-rkey",
 				"send mr->rkey to the peer, not mr->lkey",

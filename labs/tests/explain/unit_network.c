@@ -40,6 +40,9 @@ static void expect_reach(const char *gid, int err, const char *id,
 
 static void test_no_device(void)
 {
+	expect_reach("fd00::1", EINVAL, "gid-families-differ", "IPv4-mapped",
+		     "my GID: slot 0, ::ffff:0.0.0.1\n"
+		     "the peer's GID: fd00::1");
 	expect_reach("::ffff:127.0.0.2", ENODEV, "peer-on-loopback",
 		     "::ffff:127.0.0.2", "");
 	expect_reach("::ffff:0.0.0.0", ENODEV, "gid-zero-ipv4", "nobody", "");
@@ -84,19 +87,38 @@ static void test_slots(void)
 static void test_routes(void)
 {
 	expect_reach("::ffff:198.51.100.1", ETIMEDOUT, "no-route", "by lo",
-		     "on lo (up, carrier)");
+		     "slot 0, ::ffff:0.0.0.1, on lo (up, carrier)\n"
+		     "the peer's GID: ::ffff:198.51.100.1");
 	/* 问路由时，内核把这三种都当作错误码来回答，各是一个。*/
 	expect_reach("::ffff:203.0.113.1", ETIMEDOUT, "route-refused", "", "");
 	expect_reach("::ffff:203.0.113.2", ETIMEDOUT, "route-refused", "", "");
 	expect_reach("::ffff:203.0.113.3", ETIMEDOUT, "route-refused", "", "");
+	/* IPv6 的，却是答案里的 rtm_type。*/
+	expect_reach("fd00:4::1", ETIMEDOUT, "route-refused", "", "");
+	expect_reach("fd00:4::2", ETIMEDOUT, "route-refused", "", "");
+	expect_reach("fd00:4::3", ETIMEDOUT, "route-refused", "", "");
 	own_device = (int)if_nametoindex("near");
 	expect_reach("::ffff:198.18.0.1", ETIMEDOUT, "no-route", "by near", "");
+	own_device = (int)if_nametoindex("far");
+	expect_reach("::ffff:192.0.2.9", ETIMEDOUT, "no-route", "by far", "");
+	own_device = (int)if_nametoindex("near");
 	expect_reach("::ffff:192.0.2.1", ETIMEDOUT, "peer-is-local-address",
 		     "not of near", "");
 	expect_reach("::ffff:127.0.0.1", ETIMEDOUT, "peer-is-local-address", "",
 		     "");
 	expect_reach("fd00:2::9", ENETUNREACH, "no-ipv6-route",
 		     "fd00:2::9 from near", "");
+}
+
+static const uint8_t *mac_of(const char *address)
+{
+	static uint8_t mac[6];
+	union ibv_gid gid;
+
+	inet_pton(AF_INET6, address, &gid);
+	memset(mac, 0xff, sizeof(mac));
+	net_neighbour(&gid, own_device, mac);
+	return mac;
 }
 
 /* 同一条链路上，或者去网关：没有应答的是谁，邻居表里怎么写的？*/
@@ -113,6 +135,8 @@ static void test_neighbours(void)
 		     "::ffff:192.0.2.10 came", "on near: known now");
 	expect_reach("::ffff:192.0.2.11", ETIMEDOUT, "no-neighbour", "ARP",
 		     "on near: FAILED");
+	expect_reach("::ffff:192.0.2.12", ETIMEDOUT, "no-neighbour", "ARP",
+		     "on near: INCOMPLETE");
 	expect_reach("::ffff:198.51.100.1", ETIMEDOUT, "gateway-silent",
 		     "the gateway ::ffff:192.0.2.2 on near", "no entry");
 	expect_reach("fd00:1::9", ETIMEDOUT, "no-neighbour",
@@ -122,6 +146,10 @@ static void test_neighbours(void)
 		     "known now");
 	expect_reach("fd00:3::9", ETIMEDOUT, "gateway-silent",
 		     "the gateway fd00:1::2 on near", "no entry");
+	expect_true("a MAC",
+		    !memcmp(mac_of("::ffff:192.0.2.10"), "\2\0\0\0\0\x10", 6));
+	expect_true("none",
+		    !memcmp(mac_of("::ffff:192.0.2.9"), "\0\0\0\0\0", 6));
 	/* 对端不在本机，核对不了它的 MAC。*/
 	world.qp.ah_attr.grh.dgid.raw[0] = 1;
 	why = explain_completion(&qp, &wc, NULL);

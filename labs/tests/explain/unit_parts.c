@@ -8,7 +8,9 @@
 #include "world.h"
 
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* 半行证据比没有更糟：一行放得下就整行在，放不下就整行不在；前面的不动。*/
@@ -232,6 +234,19 @@ static void test_room_for_findings(void)
 	}
 }
 
+/* 内核万一不答，也只等一秒。*/
+static void test_netlink(void)
+{
+	int sock = open_netlink(NETLINK_ROUTE);
+	struct timeval limit = { 0 };
+	socklen_t size = sizeof(limit);
+
+	getsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, &size);
+	expect_true("netlink", limit.tv_sec == 1 && !limit.tv_usec &&
+				       fcntl(sock, F_GETFD) == FD_CLOEXEC);
+	close(sock);
+}
+
 /* 0 号 fd 也是一个 fd；一个也没有了，就少说一点，可是照样说。*/
 static void test_descriptors(void)
 {
@@ -256,6 +271,9 @@ static void test_descriptors(void)
 		for (size_t i = 0; i < LENGTH(errs); i++) {
 			why = explain_modify_qp(&qp, &attr, rtr_bits, errs[i]);
 			expect_true("a cause", why.cause[0]);
+			expect_true("of what could be asked",
+				    (strstr(why.seen, "on lo (up, carrier)") !=
+				     NULL) == !without);
 			expect_true("fd 0 is free", fcntl(0, F_GETFD) < 0);
 		}
 		why = explain_completion(&qp, &wc, NULL);
@@ -309,6 +327,7 @@ int main(void)
 	test_grh();
 	test_swapped();
 	test_room_for_findings();
+	test_netlink();
 	test_descriptors();
 	test_off_asks_nobody();
 	return failures ? 1 : 0;

@@ -29,7 +29,7 @@ static struct {
 	struct ibv_device_attr device;
 	struct ibv_port_attr port;
 	struct ibv_gid_entry gid;
-	struct ibv_gid_entry table[10];
+	struct ibv_gid_entry table[256];
 	ssize_t slots; /* of table */
 	bool no_device;
 	unsigned int asked; /* how often anybody was */
