@@ -217,29 +217,30 @@ static bool see_qps(const struct rtattr *attrs, int size, void *context)
 	return true;
 }
 
+/*
+ * 每次新开一个 socket：上一次 dump 可能没有读完。没有 fd 可用时（-1），这几个调用都只是
+ * 失败。
+ */
+static void ask_for_all(int command, int device, see_message see, void *context)
+{
+	int sock = open_netlink(NETLINK_RDMA);
+
+	if (start_dump(sock, command, device))
+		each_message(sock, see, context);
+	close(sock);
+}
+
 struct local_peer find_local_peer(const union ibv_gid *gid, uint32_t qp_num)
 {
 	struct local_peer peer = { .qp_num = qp_num };
 	struct device_search search = { peer.device, -1 };
-	int sock;
 
 	device_with_gid(peer.device, sizeof(peer.device), gid);
 	if (!peer.device[0])
 		return peer;
-	sock = open_netlink(NETLINK_RDMA);
-	if (sock < 0)
-		return peer;
-	if (start_dump(sock, RDMA_NLDEV_CMD_GET, -1))
-		each_message(sock, see_device, &search);
-	close(sock);
-	if (search.index < 0)
-		return peer;
-	/* 新开一个 socket：上一次 dump 可能没有读完。*/
-	sock = open_netlink(NETLINK_RDMA);
-	if (sock >= 0 &&
-	    start_dump(sock, RDMA_NLDEV_CMD_RES_QP_GET, search.index))
-		each_message(sock, see_qps, &peer);
-	if (sock >= 0)
-		close(sock);
+	ask_for_all(RDMA_NLDEV_CMD_GET, -1, see_device, &search);
+	if (search.index >= 0)
+		ask_for_all(RDMA_NLDEV_CMD_RES_QP_GET, search.index, see_qps,
+			    &peer);
 	return peer;
 }

@@ -168,31 +168,36 @@ struct explanation explain_open_device(int err)
 
 /* ---- reg_mr ------------------------------------------------------------- */
 
-/* /proc/self/status 的一行；@base 是数字的进制。*/
-static unsigned long long status_value(const char *key, int base)
+/* /proc/self/status 的一行；@base 是数字的进制。读不到：false。*/
+static bool read_status(unsigned long long *value, const char *key, int base)
 {
 	FILE *file = fopen("/proc/self/status", "re");
-	unsigned long long value = 0;
+	bool found = false;
 	char line[256];
 
 	if (!file)
-		return 0;
-	while (fgets(line, sizeof(line), file))
-		if (!strncmp(line, key, strlen(key)))
-			value = strtoull(line + strlen(key), NULL, base);
+		return false;
+	while (!found && fgets(line, sizeof(line), file)) {
+		found = !strncmp(line, key, strlen(key));
+		*value = strtoull(line + strlen(key), NULL, base);
+	}
 	fclose(file);
-	return value;
+	return found;
 }
 
 static struct explanation over_memlock(size_t length)
 {
-	unsigned long long pinned = status_value("VmPin:", 10) * 1024;
-	bool free_of_it = status_value("CapEff:", 16) >> CAP_IPC_LOCK & 1;
-	struct explanation why = no_idea();
+	struct explanation why;
+	unsigned long long pinned, may;
 	struct rlimit limit;
+	bool free_of_it;
 
-	if (getrlimit(RLIMIT_MEMLOCK, &limit))
-		return why;
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) ||
+	    !read_status(&pinned, "VmPin:", 10) ||
+	    !read_status(&may, "CapEff:", 16))
+		return no_idea();
+	pinned *= 1024;
+	free_of_it = may >> CAP_IPC_LOCK & 1;
 	if (!free_of_it && limit.rlim_cur != RLIM_INFINITY &&
 	    pinned + length > limit.rlim_cur)
 		why = because("memlock",
@@ -215,6 +220,7 @@ static struct explanation over_memlock(size_t length)
 }
 
 struct mapping {
+	bool known; /* what is mapped could be read */
 	bool whole; /* all of the range is mapped */
 	bool writable;
 	bool shared;	/* where it is not writable: MAP_SHARED */
@@ -248,6 +254,7 @@ static struct mapping mapping_of(uintptr_t from, size_t length)
 		m.hole = end;
 	}
 	fclose(file);
+	m.known = true;
 	m.whole = m.hole >= from + length;
 	return m;
 }
@@ -258,6 +265,8 @@ static struct explanation bad_mapping(const void *addr, size_t length,
 	struct mapping m = mapping_of((uintptr_t)addr, length);
 	struct explanation why = no_idea();
 
+	if (!m.known)
+		return why;
 	if (!m.whole)
 		return because("mr-not-mapped",
 			       "register what malloc or mmap gave, with the "
@@ -311,7 +320,9 @@ static struct explanation wrong_access(struct ibv_pd *pd, int access)
  */
 static struct explanation impossible_length(const void *addr, size_t length)
 {
-	if (mapping_of((uintptr_t)addr, length).whole)
+	struct mapping m = mapping_of((uintptr_t)addr, length);
+
+	if (!m.known || m.whole)
 		return no_idea();
 	return because("mr-length-impossible",
 		       "print the length and where it came from",

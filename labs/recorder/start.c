@@ -67,8 +67,7 @@ static void why(int sig)
 
 	(void)sig;
 	if (writer_has_thread()) {
-		atomic_store(&why_asked, true);
-		writer_wake();
+		atomic_store(&why_asked, true); /* 它一秒醒来十次 */
 	} else if (writer_try_lock()) {
 		recorder_inside++;
 		stall_look(true);

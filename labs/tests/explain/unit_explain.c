@@ -28,6 +28,7 @@ static void test_dmabuf(void)
 		{ "a real fd, no such operation", 7, EOPNOTSUPP,
 		  "dmabuf-unsupported", "cannot" },
 		{ "a closed fd", 7, EBADF, "dmabuf-fd", "not open" },
+		{ "fd 0, closed", 0, EBADF, "dmabuf-fd", "not open" },
 		{ "a real fd, EINVAL", 7, EINVAL, NULL, "" },
 	};
 	struct explanation why;
@@ -336,6 +337,8 @@ static void test_pair(void)
 
 static void test_statuses(void)
 {
+	struct explanation why;
+
 	for (int i = IBV_WC_SUCCESS; i <= IBV_WC_TM_RNDV_INCOMPLETE; i++) {
 		const struct explain_status *row =
 			explain_status_row((enum ibv_wc_status)i);
@@ -348,6 +351,12 @@ static void test_statuses(void)
 	}
 	expect_true("and no other",
 		    !explain_status_row((enum ibv_wc_status)99));
+	why = explain_wc_status((enum ibv_wc_status)99);
+	expect_true("it has only libibverbs' word",
+		    !why.id && !why.next[0] && !why.seen[0] &&
+			    !strcmp(why.cause, ibv_wc_status_str(99)));
+	why = explain_wc_status(IBV_WC_WR_FLUSH_ERR);
+	expect_true("and what rxe does", strstr(why.seen, "\nrxe: "));
 }
 
 /*
@@ -566,6 +575,8 @@ static void test_descriptors(const char *own_gid)
 		explain_reg_mr_call(&pd, &attr, sizeof(attr), 0, ENOMEM);
 		explain_reg_mr_call(&pd, &attr, sizeof(attr), 0, EFAULT);
 		why = explain_completion(&qp, &wc, NULL);
+		explain_device_list(0);
+		explain_open_device(ENOENT);
 	}
 	expect_true("100 calls leave no descriptor", open_files() == before);
 	printf("# the last one saw: %s\n", why.seen);

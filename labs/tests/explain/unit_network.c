@@ -179,6 +179,12 @@ static void test_links(void)
 			    i < 2 ? rows[i].id : "no-completion",
 			    i < 2 ? rows[i].word : "");
 	}
+	world.gid.ndev_ifindex = if_nametoindex("off");
+	why = explain_port(&context, 1);
+	expect_word("a port that is not active", &why, "netdev-down", "off");
+	world.gid.ndev_ifindex = if_nametoindex("bare");
+	why = explain_port(&context, 1);
+	expect_word("a port that nobody is at", &why, "no-carrier", "none0");
 	own_device = (int)if_nametoindex("off");
 	expect_reach("fd00:2::9", ENETUNREACH, "netdev-down", "off", "");
 	own_device = (int)if_nametoindex("bare");

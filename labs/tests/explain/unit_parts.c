@@ -8,9 +8,11 @@
 #include "world.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/netlink.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* 半行证据比没有更糟：一行放得下就整行在，放不下就整行不在；前面的不动。*/
@@ -180,6 +182,75 @@ static void test_grh(void)
 	expect("garbage", &why, NULL);
 }
 
+/* ---- 两端 ------------------------------------------------------------------ */
+
+static struct explain_side side(const char *name, uint32_t mine, uint32_t its)
+{
+	return (struct explain_side){
+		.name = name,
+		.qp_num = mine,
+		.gid = { .raw = { [15] = (uint8_t)mine } },
+		.attr = { .dest_qp_num = its,
+			  .ah_attr.grh.dgid.raw = { [15] = (uint8_t)its },
+			  .max_rd_atomic = 4,
+			  .max_dest_rd_atomic = 4 },
+		.attr_mask = IBV_QP_DEST_QPN | IBV_QP_SQ_PSN | IBV_QP_RQ_PSN |
+			     IBV_QP_AV | IBV_QP_MAX_QP_RD_ATOMIC |
+			     IBV_QP_MAX_DEST_RD_ATOMIC,
+	};
+}
+
+static void expect_pair(const char *what, const struct explain_side *a,
+			const struct explain_side *b, const char *id,
+			const char *word)
+{
+	struct explanation all[EXPLAIN_MOST] = { 0 };
+
+	explain_pair(a, b, all, EXPLAIN_MOST);
+	expect_word(what, &all[0], id, word);
+}
+
+static void test_pairs(void)
+{
+	struct explain_side a = side("A", 0x11, 0x12),
+			    b = side("B", 0x12, 0x11);
+
+	expect_pair("two that match", &a, &b, NULL, "");
+	a.attr.max_rd_atomic = 5;
+	expect_pair("a READ too many", &a, &b, "rd-atomic-differs", "A may");
+	a.attr_mask &= ~IBV_QP_MAX_QP_RD_ATOMIC;
+	expect_pair("which was not asked for", &a, &b, NULL, "");
+	b.attr.sq_psn = 0x7fffff;
+	expect_pair("half a ring less one", &a, &b, "psn-differs",
+		    "B begins with PSN 8388607, but A expects 0: the packets "
+		    "are taken for the ones after a gap");
+	b.attr.sq_psn = 0x800000;
+	expect_pair("half a ring", &a, &b, "psn-differs", "old ones");
+	a.gid.raw[0] = 1;
+	expect_pair("another GID", &a, &b, "gid-differs", "B sends to GID");
+	b.attr_mask &= ~IBV_QP_AV;
+	expect_pair("B gave none", &a, &b, "psn-differs", "");
+	b.attr.dest_qp_num = 1;
+	expect_pair("no QPN", &a, &b, "qpn-not-set", "is 1");
+	b.attr.dest_qp_num = 2;
+	expect_pair("another QPN", &a, &b, "qpn-differs", "0x2, but A is");
+}
+
+/* 记下的只是 mask 里有的，一次一次加起来。*/
+static void test_what_a_side_learns(void)
+{
+	struct explain_side a = { .name = "A", .qp_num = 0x11 };
+	struct explain_side b = side("B", 0x12, 0x11);
+	struct ibv_qp_attr attr = { .dest_qp_num = 0x13, .sq_psn = 7 };
+
+	explain_side_learn(&a, &attr, IBV_QP_SQ_PSN);
+	expect_pair("its PSN", &a, &b, "psn-differs", "with PSN 7");
+	attr.sq_psn = 8;
+	explain_side_learn(&a, &attr, IBV_QP_DEST_QPN);
+	expect_pair("its QPN, too", &a, &b, "qpn-differs", "0x13");
+	expect_true("and no more", a.attr.sq_psn == 7);
+}
+
 /* ---- 其余 ----------------------------------------------------------------- */
 
 /* 字节颠倒了的 QPN 本身不是 QPN，倒过来才是。*/
@@ -279,9 +350,9 @@ static void test_descriptors(void)
 		why = explain_completion(&qp, &wc, NULL);
 		expect_true("a cause", why.cause[0]);
 		why = explain_reg_mr_call(&pd, &attr, sizeof(attr), 0, ENOMEM);
-		expect_true("a cause", why.cause[0]);
+		expect_true("memory", without == !why.id);
 		why = explain_reg_mr_call(&pd, &attr, sizeof(attr), 0, EFAULT);
-		expect_true("a cause", why.cause[0]);
+		expect("a mapping", &why, without ? NULL : "mr-cannot-pin");
 		expect_true("fd 0 is free", fcntl(0, F_GETFD) < 0);
 		setrlimit(RLIMIT_NOFILE, &before);
 		dup2(kept, 0);
@@ -289,11 +360,88 @@ static void test_descriptors(void)
 	close(kept);
 }
 
+/* 打开 sysfs 要的那几个 fd 没有了，列表就是空的。*/
+static void test_too_few_descriptors(void)
+{
+	struct rlimit before, few;
+	struct explanation why;
+
+	getrlimit(RLIMIT_NOFILE, &before);
+	few = before;
+	few.rlim_cur = 4; /* 0 号已经用掉 */
+	setrlimit(RLIMIT_NOFILE, &few);
+	why = explain_device_list(0);
+	expect("fd 0 is used, and 4 may be", &why, "no-descriptors");
+	few.rlim_cur = 1000;
+	setrlimit(RLIMIT_NOFILE, &few);
+	why = explain_device_list(0);
+	expect("1000 may be", &why,
+	       strstr(why.seen, "absent") ? "no-rdma-modules" : why.id);
+	expect_true("and they are not used up",
+		    strcmp(why.id, "no-descriptors") &&
+			    !access("/sys/class/infiniband", F_OK) ==
+				    !strstr(why.seen, "absent"));
+	setrlimit(RLIMIT_NOFILE, &before);
+	why = explain_device_list(ENOMEM);
+	expect("no memory", &why, "no-memory");
+}
+
+static bool may_pin(void)
+{
+	struct __user_cap_header_struct who = {
+		.version = _LINUX_CAPABILITY_VERSION_3
+	};
+	struct __user_cap_data_struct caps[2] = { 0 };
+
+	syscall(SYS_capget, &who, caps);
+	return caps[0].effective >> CAP_IPC_LOCK & 1;
+}
+
+/* 没有 CAP_IPC_LOCK 的人，多一个字节也不行；有的，不受限制。*/
+static void test_memlock(void)
+{
+	static char here[4096];
+	struct rlimit before, now;
+	struct explanation why;
+	const bool root = may_pin();
+	const int more[] = { -1, 0, 0 };
+
+	getrlimit(RLIMIT_MEMLOCK, &before);
+	for (int able = root; able >= 0; able--) {
+		/* 只换 euid，CapEff 就清空；换回来又有。*/
+		if (root && !able && seteuid(65534))
+			continue;
+		for (size_t i = 0; i < LENGTH(more); i++) {
+			const bool over = !able && more[i] == -1;
+
+			now = before;
+			now.rlim_cur = sizeof(here) + (rlim_t)more[i];
+			if (i == 2)
+				now.rlim_cur = before.rlim_max;
+			setrlimit(RLIMIT_MEMLOCK, &now);
+			why = explain_reg_mr_call(&pd, here, sizeof(here), 1,
+						  ENOMEM);
+			expect("memory to pin", &why,
+			       over ? "memlock" : "no-memory");
+			expect_true("what is pinned",
+				    strstr(why.seen, "pinned 0 bytes, "));
+			expect_true("who may",
+				    !strstr(why.seen, "LOCK held") == !able);
+		}
+		if (root && seteuid(0))
+			abort();
+	}
+	setrlimit(RLIMIT_MEMLOCK, &before);
+}
+
 /* 关掉了，就连问也不问。*/
 static void test_off_asks_nobody(void)
 {
 	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
-	const struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
+	struct ibv_cq cq;
+	const struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC,
+					       .send_cq = &cq,
+					       .recv_cq = &cq };
 	struct ibv_send_wr send = { .num_sge = 0 };
 	struct ibv_recv_wr recv = { .num_sge = 0 };
 	struct explanation all[EXPLAIN_MOST];
@@ -325,10 +473,14 @@ int main(void)
 	test_peek();
 	test_grh_over_ipv4();
 	test_grh();
+	test_pairs();
+	test_what_a_side_learns();
 	test_swapped();
 	test_room_for_findings();
 	test_netlink();
 	test_descriptors();
+	test_too_few_descriptors();
+	test_memlock();
 	test_off_asks_nobody();
 	return failures ? 1 : 0;
 }

@@ -42,14 +42,16 @@ comment { if (/\*\//) comment = 0; next }
 	swap("constant", "0600", "0666")
 	swap("constant", "true", "false")
 	swap("constant", "false", "true")
-	# But not the room that a text is formatted into: one byte less cuts only those
-	# that fill it to the last, and such texts are cut anyhow. Nor what is mapped, in
-	# whole pages.
+	# But not the room that is handed over with its buffer, (b, sizeof(b)): one byte less
+	# is seen by those only who fill it to the last, and a text is cut anyhow. Nor what is
+	# mapped, in whole pages.
 	if (match(code, /sizeof\([^()]*\)/)) {
 		before = substr(code, 1, RSTART - 1)
 		if (before ~ /^[ \t]*$/)
 			before = last before
-		if (before !~ /(n?printf|_text|inet_ntop|getnameinfo|mmap|munmap)\([^;]*,[ \t]*$/)
+		buffer = substr(code, RSTART + 7, RLENGTH - 8)
+		if (before !~ /(n?printf|_text|inet_ntop|getnameinfo|mmap|munmap)\([^;]*,[ \t]*$/ &&
+		    substr(before, length(before) - length(buffer) - 1) != buffer ", ")
 			emit("constant", substr($0, 1, RSTART - 1) "(" substr($0, RSTART, RLENGTH) " - 1)" substr($0, RSTART + RLENGTH))
 	}
 	last = code
