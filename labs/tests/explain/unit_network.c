@@ -93,7 +93,6 @@ static void test_routes(void)
 	expect_reach("::ffff:203.0.113.1", ETIMEDOUT, "route-refused", "", "");
 	expect_reach("::ffff:203.0.113.2", ETIMEDOUT, "route-refused", "", "");
 	expect_reach("::ffff:203.0.113.3", ETIMEDOUT, "route-refused", "", "");
-	/* IPv6 的，却是答案里的 rtm_type。*/
 	expect_reach("fd00:4::1", ETIMEDOUT, "route-refused", "", "");
 	expect_reach("fd00:4::2", ETIMEDOUT, "route-refused", "", "");
 	expect_reach("fd00:4::3", ETIMEDOUT, "route-refused", "", "");

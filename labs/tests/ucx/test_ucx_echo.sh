@@ -209,6 +209,26 @@ test_limit() {
 
 test_bad_servers() { bad_servers; }
 
+# Killed while a client waits for it, whether that one sends objects or pings.
+test_servers_that_are_killed() {
+	local how n=0
+	for how in ucx_echo 'ucx_echo -b' sock_echo 'sock_echo -b'; do
+		((++n))
+		# shellcheck disable=SC2086 # words
+		{
+			set -- $how
+			next_port
+			start "server$n" "$B/$1" server -p "$port"
+			await listening_or_ended "$port" "$pid"
+			begin_ask "$1" "client$n" -q -n 100000000 "${@:2}"
+			await grep -q ': connected$' "$T/server$n.out"
+			stop "server$n" KILL 2>/dev/null
+			reap "client$n"
+		}
+		assert_error "client$n" 1 'gone|closed|[Rr]eset'
+	done
+}
+
 test_only_an_echo_server() {
 	next_port
 	start host timeout 20 "$N/ucx_peer" server "$port" echo
