@@ -190,40 +190,195 @@ static void test_links(void)
 	expect_reach("::ffff:192.0.2.9", ETIMEDOUT, "no-carrier", "bare", "");
 }
 
+/* ---- 真的设备 --------------------------------------------------------------- */
+
+static struct real {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_qp_init_attr init;
+	union ibv_gid gid;
+} real;
+
+static void open_real(const char *own_gid)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_device **d = list;
+
+	while (*d && strcmp((*d)->name, device_name))
+		d++;
+	real.context = ibv_open_device(*d);
+	real.pd = ibv_alloc_pd(real.context);
+	real.init = (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC,
+					       .cap = { 1, 1, 1, 1, 0 } };
+	real.init.send_cq = real.init.recv_cq =
+		ibv_create_cq(real.context, 1, NULL, NULL, 0);
+	inet_pton(AF_INET6, own_gid, &real.gid);
+	ibv_free_device_list(list);
+}
+
+static void close_real(void)
+{
+	ibv_destroy_cq(real.init.send_cq);
+	ibv_dealloc_pd(real.pd);
+	ibv_close_device(real.context);
+}
+
+/* 下一步：INIT、RTR（只收 QP 0x11 的，从 PSN 1000 起）、RTS。*/
+static void step(struct ibv_qp *peer, enum ibv_qp_state to)
+{
+	struct ibv_qp_attr attr = good_attr(to);
+
+	attr.dest_qp_num = 0x11;
+	attr.rq_psn = 1000;
+	attr.ah_attr.grh.dgid = real.gid;
+	attr.ah_attr.grh.sgid_index = 1;
+	if (ibv_modify_qp(peer, &attr,
+			  to == IBV_QPS_INIT
+				  ? IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+					    IBV_QP_PORT | IBV_QP_ACCESS_FLAGS
+			  : to == IBV_QPS_RTR ? rtr_bits
+			  : to == IBV_QPS_RTS ? rts_bits
+					      : IBV_QP_STATE))
+		abort();
+}
+
+/* 我这一端是替身：在 RTS，连着 @peer，下一个要发的是 @psn。*/
+static void my_side(const struct ibv_qp *peer, uint32_t psn)
+{
+	ordinary_world(IBV_QPS_RTS);
+	world.device.vendor_id = 0xffffff; /* rxe */
+	world.qp.dest_qp_num = peer->qp_num;
+	world.qp.ah_attr.grh.dgid = real.gid;
+	world.qp.sq_psn = psn & 0xffffff;
+}
+
+static void expect_peer(const char *what, const struct explain_request *request,
+			const char *id, const char *word)
+{
+	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
+	struct explanation why = explain_completion(&qp, &wc, request);
+
+	expect_word(what, &why, id, word);
+	expect_true("both ends are shown",
+		    strstr(why.seen, "my QP 1") &&
+			    strstr(why.seen, "the peer, in this kernel: QP "));
+}
+
+static void test_states_of_a_peer(struct ibv_qp *peer)
+{
+	my_side(peer, 1000);
+	expect_peer("in RESET", NULL, "peer-not-ready", "RESET");
+	step(peer, IBV_QPS_INIT);
+	expect_peer("in INIT", NULL, "peer-not-ready", "INIT");
+	step(peer, IBV_QPS_RTR);
+	step(peer, IBV_QPS_RTS);
+	qp.qp_num = 0x12;
+	expect_peer("connected to another", NULL, "peer-expects-another",
+		    "packets of QP 17, and I am QP 18");
+	qp.qp_num = 0x11;
+}
+
+/* 对端从 1000 起收；差 256 个以上，就不会是还在路上的。*/
+static void test_psns_of_a_peer(const struct ibv_qp *peer, const char *wire)
+{
+	const struct explain_side told = { .name = "B" };
+	const struct explain_request request = { .peer = &told };
+	const struct {
+		int psn;
+		const char *id;
+	} rows[] = {
+		{ 1000, wire ? wire : "acks-lost" },
+		{ 999, wire ? wire : "acks-lost" },
+		{ 1000 - 256, wire ? wire : "acks-lost" },
+		{ 1000 - 257, "psn-differs" },
+		{ 1001, wire ? wire : "lost-on-the-way" },
+		{ 1000 + 257, wire ? wire : "lost-on-the-way" },
+		{ 1000 + 258, "psn-differs" },
+	};
+
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		my_side(peer, (uint32_t)rows[i].psn);
+		expect_peer("a PSN", NULL, rows[i].id, "");
+	}
+	expect_peer("what the peer told decides", &request,
+		    wire ? wire : "lost-on-the-way", "");
+	/* 别的设备：差多远都可能，半圈之内算“超过”。*/
+	my_side(peer, 1000 + 0x7fffff);
+	world.device.vendor_id = 0x2c9;
+	expect_peer("half a ring", NULL, wire ? wire : "lost-on-the-way", "");
+	my_side(peer, 1000 + 0x800000);
+	world.device.vendor_id = 0x2c9;
+	expect_peer("and one more", NULL, wire ? wire : "acks-lost",
+		    wire ? "" : "up to PSN 999,");
+	my_side(peer, 1000);
+	world.psn_step = 1;
+	expect_peer("it goes on", NULL, wire ? wire : "lost-on-the-way", "");
+}
+
+/* 收到过 RNR NAK，而且 rnr_retry 是 7：等的也许是对端的 receive。*/
+static void test_receives_of_a_peer(const struct ibv_qp *peer, bool naks)
+{
+	static const struct {
+		enum ibv_wr_opcode opcode;
+		bool wants;
+	} rows[] = {
+		{ IBV_WR_SEND, true },
+		{ IBV_WR_SEND_WITH_IMM, true },
+		{ IBV_WR_SEND_WITH_INV, true },
+		{ IBV_WR_RDMA_WRITE_WITH_IMM, true },
+		{ IBV_WR_RDMA_WRITE, false },
+		{ IBV_WR_RDMA_READ, false },
+	};
+	struct ibv_send_wr send = { .send_flags = IBV_SEND_SIGNALED };
+	const struct explain_request request = { .send = &send };
+
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		my_side(peer, 1001);
+		world.qp.rnr_retry = 7;
+		send.opcode = rows[i].opcode;
+		expect_peer("a request", &request,
+			    naks && rows[i].wants ? "no-receive-posted"
+						  : "lost-on-the-way",
+			    "");
+		world.qp.rnr_retry = 6;
+		expect_peer("with an end", &request, "lost-on-the-way", "");
+	}
+}
+
+static void test_a_peer(void)
+{
+	struct ibv_qp *peer = ibv_create_qp(real.pd, &real.init);
+	const bool heard = hw_counter(device_name, "rcvd_pkts") > 0;
+	const bool naks = hw_counter(device_name, "rcvd_rnr_err") > 0;
+
+	printf("# packets: %d, RNR NAKs: %d\n", heard, naks);
+	test_states_of_a_peer(peer);
+	test_psns_of_a_peer(peer, heard ? NULL : "nothing-arrives");
+	if (heard)
+		test_receives_of_a_peer(peer, naks);
+	step(peer, IBV_QPS_ERR);
+	my_side(peer, 1000);
+	expect_peer("in ERR", NULL, "peer-in-error", "ERR");
+	ibv_destroy_qp(peer);
+}
+
 /* 一千个 QP，内核要用几条消息才列得完；最后一个也找得到。*/
-static void test_many_qps(const char *own_gid)
+static void test_many_qps(void)
 {
 	enum {
 		MANY = 1000
 	};
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_device **d = list;
-	struct ibv_context *real;
-	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC,
-					 .cap = { 1, 1, 1, 1, 0 } };
 	struct ibv_qp *qps[MANY];
 	struct local_peer peer;
-	union ibv_gid gid;
-	struct ibv_pd *of;
 
-	while (*d && strcmp((*d)->name, device_name))
-		d++;
-	real = ibv_open_device(*d);
-	of = ibv_alloc_pd(real);
-	init.send_cq = init.recv_cq = ibv_create_cq(real, 1, NULL, NULL, 0);
 	for (int i = 0; i < MANY; i++)
-		qps[i] = ibv_create_qp(of, &init);
-	inet_pton(AF_INET6, own_gid, &gid);
-	peer = find_local_peer(&gid, qps[0]->qp_num);
+		qps[i] = ibv_create_qp(real.pd, &real.init);
+	peer = find_local_peer(&real.gid, qps[0]->qp_num);
 	expect_true("the first of many QPs", peer.found);
-	peer = find_local_peer(&gid, qps[MANY - 1]->qp_num);
+	peer = find_local_peer(&real.gid, qps[MANY - 1]->qp_num);
 	expect_true("the last of many QPs", peer.found);
 	for (int i = 0; i < MANY; i++)
 		ibv_destroy_qp(qps[i]);
-	ibv_destroy_cq(init.send_cq);
-	ibv_dealloc_pd(of);
-	ibv_close_device(real);
-	ibv_free_device_list(list);
 }
 
 /* 本机有这个 GID 的设备上，对端的 QP 在不在、是什么样。*/
@@ -266,7 +421,10 @@ int main(int argc, char **argv)
 	if (argc > 2) {
 		device_name = argv[1];
 		test_local_peers(argv[2]);
-		test_many_qps(argv[2]);
+		open_real(argv[2]);
+		test_a_peer();
+		test_many_qps();
+		close_real();
 	} else if (argc > 1) {
 		test_no_device();
 		test_routes();

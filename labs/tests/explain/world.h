@@ -25,6 +25,7 @@
 static struct {
 	bool qp_unknown;
 	struct ibv_qp_attr qp;
+	uint32_t psn_step; /* sq_psn grows by that with each look */
 	struct ibv_qp_init_attr init;
 	struct ibv_device_attr device;
 	struct ibv_port_attr port;
@@ -44,6 +45,7 @@ int ibv_query_qp(struct ibv_qp *the_qp, struct ibv_qp_attr *attr, int mask,
 		return EINVAL;
 	*init = world.init;
 	*attr = world.qp;
+	world.qp.sq_psn += world.psn_step;
 	/* The real one changes its copy here. */
 	if (mask & IBV_QP_STATE)
 		the_qp->state = world.qp.qp_state;
