@@ -28,13 +28,11 @@ static void read_line(char *out, size_t size, const char *path)
 {
 	FILE *file = fopen(path, "re");
 
-	out[0] = '\0';
-	if (!file)
-		return;
-	if (!fgets(out, (int)size, file))
+	if (!file || !fgets(out, (int)size, file))
 		out[0] = '\0';
+	if (file)
+		fclose(file);
 	out[strcspn(out, "\n")] = '\0';
-	fclose(file);
 }
 
 long long hw_counter(const char *device, const char *name)
@@ -56,8 +54,6 @@ bool device_mac(const char *device, uint8_t mac[6])
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s/parent",
 		 device);
 	read_line(text, sizeof(text), path);
-	if (!text[0])
-		return false;
 	snprintf(path, sizeof(path), "/sys/class/net/%.64s/address", text);
 	read_line(text, sizeof(text), path);
 	return sscanf(text, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", &mac[0], &mac[1],
@@ -74,8 +70,6 @@ static bool device_has_gid(const char *device, const union ibv_gid *gid)
 			 "/sys/class/infiniband/%.64s/ports/1/gids/%d", device,
 			 i);
 		read_line(text, sizeof(text), path);
-		if (!text[0])
-			return false;
 		if (inet_pton(AF_INET6, text, found.raw) == 1 &&
 		    !memcmp(found.raw, gid->raw, sizeof(found.raw)))
 			return true;
@@ -236,8 +230,6 @@ struct local_peer find_local_peer(const union ibv_gid *gid, uint32_t qp_num)
 	struct device_search search = { peer.device, -1 };
 
 	device_with_gid(peer.device, sizeof(peer.device), gid);
-	if (!peer.device[0])
-		return peer;
 	ask_for_all(RDMA_NLDEV_CMD_GET, -1, see_device, &search);
 	if (search.index >= 0)
 		ask_for_all(RDMA_NLDEV_CMD_RES_QP_GET, search.index, see_qps,

@@ -10,6 +10,8 @@
 #include "explain/rxe_facts.h"
 #include "world.h"
 
+#include <sys/utsname.h>
+
 /* ---- ibv_reg_dmabuf_mr ----------------------------------------------------- */
 
 static void test_dmabuf(void)
@@ -480,7 +482,13 @@ static void test_releases(void)
 		{ "6.12.0-rc1", true }, { "6.13", true },  { "7.0", true },
 		{ "6.11.9", false },	{ "5.15", false }, { "Linux", false },
 	};
+	struct utsname kernel;
 
+	uname(&kernel);
+	for (int i = 0; i < RXE_FACTS; i++)
+		expect_true(kernel.release,
+			    rxe_fact_holds(i) ==
+				    rxe_fact_in(i, kernel.release));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		expect_true(cases[i].release,
 			    rxe_fact_in(RXE_MAPS_READ_ONLY_FILES,

@@ -619,6 +619,7 @@ static void test_accepted_states(void)
 
 static void test_names(void)
 {
+	enum ibv_qp_state way[QP_PATH_MAX];
 	char text[512];
 	size_t whole;
 
@@ -634,6 +635,10 @@ static void test_names(void)
 		    !qp_transition(IBV_QPT_RC, IBV_QPS_ERR + 1, IBV_QPS_RESET));
 	expect_true("nor to it",
 		    !qp_transition(IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_ERR + 1));
+	expect_true("nor a longer one",
+		    !qp_path(IBV_QPT_RC, IBV_QPS_ERR + 1, IBV_QPS_RESET, way) &&
+			    !qp_path(IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_ERR + 1,
+				     way));
 	expect_true("no bit", !*qp_mask_text(text, sizeof(text), 0));
 	expect_true("one that has no name",
 		    !strcmp(qp_mask_text(text, sizeof(text), 1 << 30),

@@ -4,6 +4,7 @@
  *
  *	unit_network             问得到 lo 就够的
  *	unit_network routes      在 test_catalogue.sh 搭的 network namespace 里
+ *	unit_network mac GID [ID]  去 GID 的 MAC 对不对（ID 是不对时的原因）
  *	unit_network DEVICE GID  本机的一个设备和它的 GID
  *
  * libibverbs 的回答仍是替身的（world.h）；网络是真的。
@@ -12,6 +13,8 @@
 #include "world.h"
 
 #include <net/if.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static int own_device = 1; /* lo */
 
@@ -168,6 +171,11 @@ static void test_links(void)
 	};
 	struct explanation why;
 
+	ordinary_world(IBV_QPS_RTS);
+	world.gid.ndev_ifindex = if_nametoindex("off");
+	world.qp_unknown = true;
+	why = explain_completion(&qp, &wc, NULL);
+	expect("which link, is not known", &why, "RETRY_EXC_ERR");
 	for (size_t i = 0; i < LENGTH(rows); i++) {
 		ordinary_world(IBV_QPS_RTS);
 		world.gid.ndev_ifindex = if_nametoindex(rows[i].name);
@@ -230,6 +238,7 @@ static void step(struct ibv_qp *peer, enum ibv_qp_state to)
 
 	attr.dest_qp_num = 0x11;
 	attr.rq_psn = 1000;
+	attr.sq_psn = 500;
 	attr.ah_attr.grh.dgid = real.gid;
 	attr.ah_attr.grh.sgid_index = 1;
 	if (ibv_modify_qp(peer, &attr,
@@ -266,12 +275,19 @@ static void expect_peer(const char *what, const struct explain_request *request,
 
 static void test_states_of_a_peer(struct ibv_qp *peer)
 {
+	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
+	struct explanation why;
+
 	my_side(peer, 1000);
 	expect_peer("in RESET", NULL, "peer-not-ready", "RESET");
 	step(peer, IBV_QPS_INIT);
 	expect_peer("in INIT", NULL, "peer-not-ready", "INIT");
 	step(peer, IBV_QPS_RTR);
 	step(peer, IBV_QPS_RTS);
+	why = explain_completion(&qp, &wc, NULL);
+	expect_true("its numbers",
+		    strstr(why.seen, "RTS, to QP 17, sq_psn 500, "
+				     "rq_psn 1000"));
 	qp.qp_num = 0x12;
 	expect_peer("connected to another", NULL, "peer-expects-another",
 		    "packets of QP 17, and I am QP 18");
@@ -345,6 +361,41 @@ static void test_receives_of_a_peer(const struct ibv_qp *peer, bool naks)
 	}
 }
 
+static void expect_wait(const char *what, const struct explain_request *request,
+			const char *id)
+{
+	struct explanation why = explain_stall(&qp, request, 10000);
+
+	expect(what, &why, id);
+}
+
+/* 一直没有 completion，对端却看不见：RNR NAK 是唯一的线索。*/
+static void test_waits(const struct ibv_qp *peer, bool naks)
+{
+	struct ibv_send_wr send = { .opcode = IBV_WR_SEND,
+				    .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_recv_wr recv = { .num_sge = 0 };
+	const struct explain_request sends = { .send = &send },
+				     receives = { .recv = &recv };
+
+	my_side(peer, 1000);
+	world.qp.timeout = 1;
+	world.qp.rnr_retry = 7;
+	world.qp.ah_attr.grh.dgid = (union ibv_gid){ 0 };
+	expect_wait("a send", &sends, naks ? "rnr-forever" : "no-completion");
+	expect_wait("a receive", &receives, "nothing-came");
+	world.qp.rnr_retry = 6;
+	expect_wait("a send with an end", &sends, "no-completion");
+	world.qp.rnr_retry = 7;
+	qp.qp_type = IBV_QPT_UC;
+	expect_wait("a send of UC", &sends, "no-completion");
+	/* 对端看得见，好好的：谁在等自己的 send，才说 ACK 丢了。*/
+	my_side(peer, 1000);
+	world.qp.timeout = 1;
+	expect_wait("a receive, with a good peer", &receives, "nothing-came");
+	expect_wait("a send, with a good peer", &sends, "acks-lost");
+}
+
 static void test_a_peer(void)
 {
 	struct ibv_qp *peer = ibv_create_qp(real.pd, &real.init);
@@ -354,8 +405,10 @@ static void test_a_peer(void)
 	printf("# packets: %d, RNR NAKs: %d\n", heard, naks);
 	test_states_of_a_peer(peer);
 	test_psns_of_a_peer(peer, heard ? NULL : "nothing-arrives");
-	if (heard)
+	if (heard) {
 		test_receives_of_a_peer(peer, naks);
+		test_waits(peer, naks);
+	}
 	step(peer, IBV_QPS_ERR);
 	my_side(peer, 1000);
 	expect_peer("in ERR", NULL, "peer-in-error", "ERR");
@@ -388,6 +441,7 @@ static void test_local_peers(const char *own_gid)
 	union ibv_gid gid, nobodys = { .raw = { 1 } };
 	struct local_peer peer;
 	struct explanation why;
+	char name[64] = "before";
 	uint8_t mac[6];
 
 	inet_pton(AF_INET6, own_gid, &gid);
@@ -399,6 +453,12 @@ static void test_local_peers(const char *own_gid)
 	peer = find_local_peer(&nobodys, 1);
 	expect_true("no such GID",
 		    !peer.found && !peer.sees_all && !peer.device[0]);
+	nobodys = gid;
+	nobodys.raw[15] ^= 0x40;
+	device_with_gid(name, sizeof(name), &nobodys);
+	expect_true("nor one that is nearly the same", !name[0]);
+	device_with_gid(name, sizeof(name), &gid);
+	expect_true("the device", !strcmp(name, device_name));
 	expect_true("the MAC address",
 		    device_mac(device_name, mac) && !device_mac("none0", mac));
 	expect_true("counters", hw_counter(device_name, "sent_pkts") >= 0 &&
@@ -416,15 +476,55 @@ static void test_local_peers(const char *own_gid)
 	expect("UD has none", &why, "RETRY_EXC_ERR");
 }
 
+/* 打不开节点时，libibverbs 报的是 ENOENT：看节点的权限。*/
+static void test_closed_nodes(void)
+{
+	static const char *const nodes[] = { "/dev/infiniband/uverbs0",
+					     "/dev/infiniband/uverbs1" };
+	struct explanation why;
+
+	chmod(nodes[0], 0600);
+	chmod(nodes[1], 0600);
+	if (setresuid(65534, 65534, 0))
+		abort();
+	why = explain_open_device(ENOENT);
+	expect_word("both are root's", &why, "node-not-permitted", nodes[0]);
+	if (setresuid(0, 0, 0))
+		abort();
+	chmod(nodes[1], 0666);
+	if (setresuid(65534, 65534, 0))
+		abort();
+	why = explain_open_device(ENOENT);
+	expect("one is anybody's", &why, "node-missing");
+	if (setresuid(0, 0, 0))
+		abort();
+	chmod(nodes[0], 0666);
+	why = explain_open_device(ENOENT);
+	expect("both are", &why, "node-missing");
+}
+
+static void test_mac(const char *address, const char *id)
+{
+	struct explanation why;
+	union ibv_gid gid;
+
+	inet_pton(AF_INET6, address, &gid);
+	why = explain_neighbour(&gid);
+	expect("the MAC of a neighbour", &why, id);
+}
+
 int main(int argc, char **argv)
 {
-	if (argc > 2) {
+	if (argc > 2 && !strcmp(argv[1], "mac")) {
+		test_mac(argv[2], argv[3]);
+	} else if (argc > 2) {
 		device_name = argv[1];
 		test_local_peers(argv[2]);
 		open_real(argv[2]);
 		test_a_peer();
 		test_many_qps();
 		close_real();
+		test_closed_nodes();
 	} else if (argc > 1) {
 		test_no_device();
 		test_routes();

@@ -218,6 +218,7 @@ static void expect_recorded(const char *what, enum ibv_wc_status status,
 static void test_local_memory(void)
 {
 	const enum ibv_wc_status bad = IBV_WC_LOC_PROT_ERR;
+	struct ibv_sge many[65];
 
 	good_request(IBV_WR_RDMA_WRITE);
 	expect_recorded("within its MR", bad, NULL, "");
@@ -226,6 +227,18 @@ static void test_local_memory(void)
 	sge.length = 8;
 	sge.addr = 4095;
 	expect_recorded("a byte before", bad, "sge-outside-mr", "0xfff");
+	for (int i = 0; i < 65; i++) {
+		many[i] = (struct ibv_sge){ .addr = 4096, .lkey = 1 };
+		many[i].lkey = i >= 63 ? 5 : 1;
+	}
+	send_wr.sg_list = many;
+	send_wr.num_sge = 64;
+	expect_recorded("the 64th", bad, "lkey-unknown", "0x5");
+	many[63].lkey = 1;
+	send_wr.num_sge = 65;
+	expect_recorded("which is the last that is looked at", bad, NULL, "");
+	send_wr.sg_list = &sge;
+	send_wr.num_sge = 1;
 	sge.lkey = 5;
 	expect_recorded("another lkey", bad, "lkey-unknown", "0x5");
 	good_request(IBV_WR_RDMA_WRITE);
@@ -448,6 +461,7 @@ static void waiting(enum ibv_qp_state state)
 
 static void test_waits(void)
 {
+	struct explanation why;
 	struct ibv_recv_wr recv = { .num_sge = 0 };
 
 	waiting(IBV_QPS_RTS);
@@ -483,8 +497,19 @@ static void test_waits(void)
 	expect_stall("seven retries", 33, "still-retrying", "after 33 ms");
 	world.device.vendor_id = 0xffffff;
 	expect_stall("seven retries, on rxe", 33, "retry-forever", "");
+	request.peer_state_known = true;
+	request.peer_state = IBV_QPS_ERR;
+	why = explain_stall(&qp, &request, 33);
+	expect("and why there is no ACK", &why, "peer-in-error");
+	expect_true("that, too",
+		    strstr(why.seen, "no ACK comes, and retry_cnt 7"));
+	request.peer_state_known = false;
 	qp.qp_type = IBV_QPT_UC;
 	expect_stall("nobody retries", 1, "no-completion", "");
+	waiting(IBV_QPS_RTS);
+	send_wr.send_flags = 0;
+	world.init.sq_sig_all = 1;
+	expect_stall("all are SIGNALED", 30, "no-completion", "");
 }
 
 static void test_waits_in_states(void)
@@ -551,6 +576,7 @@ static void test_both_ends(void)
 	struct explain_side peer = { .name = "B", .qp_num = 0x12 };
 	struct ibv_recv_wr recv = { .num_sge = 0 };
 	const enum ibv_wc_status bad = IBV_WC_RETRY_EXC_ERR;
+	struct explanation why;
 
 	good_request(IBV_WR_SEND);
 	request.mine = &mine;
@@ -562,6 +588,10 @@ static void test_both_ends(void)
 	mine.attr_mask |= IBV_QP_DEST_QPN;
 	mine.attr.dest_qp_num = 0x13;
 	expect_recorded("the QPN differs", bad, "qpn-differs", "A sends");
+	why = explain_recorded(&qp, bad, &request);
+	expect_true("and nothing else", !strstr(why.seen, "also"));
+	expect_recorded("which is no wrong request", IBV_WC_REM_INV_REQ_ERR,
+			NULL, "");
 	request.mine = NULL;
 	expect_recorded("of this end nothing is known", bad, NULL, "");
 	waiting(IBV_QPS_RTS);
