@@ -397,7 +397,8 @@ static void test_status_sides(void)
 
 static void test_completion(void)
 {
-	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
+	const struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR },
+			    rnr = { .status = IBV_WC_RNR_RETRY_EXC_ERR };
 	struct explain_request request = { .peer_state = IBV_QPS_ERR,
 					   .peer_state_known = true };
 	struct explanation why;
@@ -412,6 +413,8 @@ static void test_completion(void)
 	request.peer_state = IBV_QPS_INIT;
 	why = explain_completion(&qp, &wc, &request);
 	expect("the peer says it is in INIT", &why, "peer-not-ready");
+	why = explain_completion(&qp, &rnr, NULL);
+	expect("no receive", &why, "no-receive-posted");
 	world.qp.dest_qp_num = 0x12000000;
 	why = explain_completion(&qp, &wc, NULL);
 	expect("a QPN that is none", &why, "qpn-byte-order");

@@ -271,6 +271,12 @@ static void expect_peer(const char *what, const struct explain_request *request,
 	expect_true("both ends are shown",
 		    strstr(why.seen, "my QP 1") &&
 			    strstr(why.seen, "the peer, in this kernel: QP "));
+	if (explained_as(&why, "acks-lost") ||
+	    explained_as(&why, "lost-on-the-way") ||
+	    explained_as(&why, "nothing-arrives"))
+		expect_true("and what has been counted",
+			    strstr(why.seen, ": rcvd_pkts ") &&
+				    strstr(why.seen, ", rcvd_rnr_err "));
 }
 
 static void test_states_of_a_peer(struct ibv_qp *peer)
@@ -367,10 +373,14 @@ static void expect_wait(const char *what, const struct explain_request *request,
 	struct explanation why = explain_stall(&qp, request, 10000);
 
 	expect(what, &why, id);
+	if (!strcmp(id, "acks-lost") || !strcmp(id, "peer-in-error"))
+		expect_true("both ends are shown",
+			    strstr(why.seen, "my QP 1") &&
+				    strstr(why.seen, "the peer, in this"));
 }
 
 /* 一直没有 completion，对端却看不见：RNR NAK 是唯一的线索。*/
-static void test_waits(const struct ibv_qp *peer, bool naks)
+static void test_waits(struct ibv_qp *peer, bool naks)
 {
 	struct ibv_send_wr send = { .opcode = IBV_WR_SEND,
 				    .send_flags = IBV_SEND_SIGNALED };
@@ -394,6 +404,8 @@ static void test_waits(const struct ibv_qp *peer, bool naks)
 	world.qp.timeout = 1;
 	expect_wait("a receive, with a good peer", &receives, "nothing-came");
 	expect_wait("a send, with a good peer", &sends, "acks-lost");
+	step(peer, IBV_QPS_ERR);
+	expect_wait("a receive, with a bad one", &receives, "peer-in-error");
 }
 
 static void test_a_peer(void)

@@ -479,6 +479,12 @@ static void test_waits(void)
 	expect_stall("for whatever comes", 30, "no-completion", "");
 	request.recv = &recv;
 	expect_stall("for a receive, the right CQ", 30, "nothing-came", "");
+	world.qp.path_mtu = IBV_MTU_2048;
+	expect_stall("with a smaller MTU", 30, "path-mtu-above-active", "");
+	qp.qp_type = IBV_QPT_UD;
+	expect_stall("which UD never had", 30, "nothing-came", "");
+	qp.qp_type = IBV_QPT_RC;
+	world.qp.path_mtu = IBV_MTU_1024;
 	request.polled = &cq;
 	expect_stall("for a receive, the other CQ", 30, "wrong-cq",
 		     "the receive completes");
