@@ -16,6 +16,11 @@ oneTimeSetUp() {
 	# The same client, which believes all that it reads.
 	helper "$B/kv_trusts_all" -O2 -DKV_TRUSTS_ALL "$SOURCES/client/kv_client.c" \
 		"$SOURCES/common/remote/kv.c" "$B/librdma_common.a" -libverbs -ljansson -lisal
+	# And one in which a put leaves the version as it was.
+	sed 's|\*version = now + 1;|*version = now ? now : 1;|' \
+		"$SOURCES/common/remote/kv.c" >"$T/stands_still.c"
+	helper "$B/kv_stands_still" -O2 -iquote "$SOURCES/common/remote" "$SOURCES/client/kv_client.c" \
+		"$T/stands_still.c" "$B/librdma_common.a" -libverbs -ljansson -lisal
 	export spy=$B/spy.so
 }
 
@@ -107,11 +112,13 @@ test_what_the_client_judges_by() {
 		end memory
 		lend memory -q -b 512
 		misled gone post_send:6+:remote_addr-512 kv_client -n 2 -K 1 -w 50
+		client run twice kv_stands_still -n 2 -K 1 -w 100
 		end memory
 	' || return 0
 	assert_done memory put overwrites
 	assert_error damaged 1 'version [0-9]+ in cell 1 stays damaged'
 	assert_error gone 1 'key-0 is gone'
+	assert_error twice 1 'key-0 went from version 1 back to 1'
 }
 
 # Its requests: read the word and the half, read the word, swap, write, swap; and again.
