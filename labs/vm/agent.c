@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/random.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,9 +34,10 @@
 #include "agent.h"
 #include "wire.h"
 
-#define ROOT	 "/root.new" /* 合并后的根，switch_root 之前的名字 */
-#define NINEP	 "trans=virtio,version=9p2000.L,msize=512000,"
-#define WHY_SIZE 5000
+#define ROOT	     "/root.new" /* 合并后的根，switch_root 之前的名字 */
+#define NINEP	     "trans=virtio,version=9p2000.L,msize=512000,"
+#define WHY_SIZE     5000
+#define MOST_STRINGS 16 /* 一个请求里的字符串 */
 
 /* 谁在用这个 VM，决定它何时自己关机。 */
 enum role {
@@ -50,6 +52,7 @@ struct agent {
 	int epoll, children;
 	int control;
 	struct wire_in in;
+	struct wire_buf list, out; /* 答话：用过一次，下次再用 */
 	int port[WIRE_SESSIONS];
 	pid_t server[WIRE_SESSIONS]; /* 服务这个 port 的进程，或 0 */
 	bool used[WIRE_SESSIONS];    /* 服务过至少一个会话 */
@@ -82,34 +85,33 @@ static void power_off(void)
  */
 static void reseed(const char *seed)
 {
-	size_t size = strlen(seed);
-	struct rand_pool_info *pool = calloc(1, sizeof(*pool) + size);
+	union {
+		struct rand_pool_info pool;
+		char room[sizeof(struct rand_pool_info) + 256];
+	} of = { 0 };
+	size_t size = strnlen(seed, 256);
 	int fd = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
 
-	if (fd >= 0 && pool) {
-		pool->entropy_count = (int)size * 4; /* 十六进制数字 */
-		pool->buf_size = (int)size;
-		memcpy(pool->buf, seed, size);
-		ioctl(fd, RNDADDENTROPY, pool);
-		ioctl(fd, RNDRESEEDCRNG);
-	}
-	free(pool);
-	if (fd >= 0)
-		close(fd);
+	of.pool.entropy_count = (int)size * 4; /* 十六进制数字 */
+	of.pool.buf_size = (int)size;
+	memcpy(of.pool.buf, seed, size);
+	ioctl(fd, RNDADDENTROPY, &of.pool);
+	ioctl(fd, RNDRESEEDCRNG);
+	close(fd);
 }
 
 /* mkdir -p；没有成的话，mount 会说。 */
 static void make_path(const char *path)
 {
-	char *p = strdup(path), *slash = p;
+	char p[PATH_MAX], *slash = p;
 
-	while (p && (slash = strchr(slash + 1, '/'))) {
+	snprintf(p, sizeof(p), "%s", path);
+	while ((slash = strchr(slash + 1, '/'))) {
 		*slash = 0;
 		mkdir(p, 0755);
 		*slash = '/';
 	}
-	free(p);
-	mkdir(path, 0755);
+	mkdir(p, 0755);
 }
 
 struct mount_step {
@@ -243,26 +245,21 @@ static int set_up(struct agent *a, char **v, char *why)
 static void answer(struct agent *a, char type, const char *nonce,
 		   const char *text)
 {
-	struct wire_buf list = { 0 }, out = { 0 };
-
-	wire_str(&list, nonce);
-	wire_str(&list, text);
-	wire_put(&out, type, wire_head(&list), wire_len(&list));
-	wire_flush(a->control, &out); /* 写不进就算了，host 会再问 */
-	free(list.data);
-	free(out.data);
+	wire_drop(&a->list, wire_len(&a->list));
+	wire_drop(&a->out, wire_len(&a->out));
+	wire_str(&a->list, nonce);
+	wire_str(&a->list, text);
+	wire_put(&a->out, type, wire_head(&a->list), wire_len(&a->list));
+	wire_flush(a->control, &a->out); /* 写不进就算了，host 会再问 */
 }
 
 static void on_request(struct agent *a)
 {
 	char why[WHY_SIZE] = "";
-	size_t n = 0;
-	char **v = wire_list(&a->in, &n);
+	char *v[MOST_STRINGS + 1];
 
-	if (!v || !n) {
-		free(v);
+	if (!wire_list(&a->in, v, MOST_STRINGS))
 		return;
-	}
 	switch (wire_type(&a->in)) {
 	case W_PING:
 		answer(a, a->failed ? W_REFUSED : W_DONE, v[0],
@@ -278,7 +275,6 @@ static void on_request(struct agent *a)
 		answer(a, W_DONE, v[0], "bye");
 		power_off();
 	}
-	free(v);
 }
 
 static void read_control(struct agent *a)

@@ -50,6 +50,7 @@ struct attach {
 	char nonce[17];
 	struct wire_in in;
 	struct wire_buf out;	 /* 发往 guest */
+	struct wire_buf list;	 /* 拼一个列表的地方 */
 	struct wire_buf data[2]; /* 发往 stdout、stderr */
 	bool closed[2];		 /* 对应的读者已经走了 */
 	size_t window;		 /* 还可以发多少字节 stdin */
@@ -125,15 +126,14 @@ static void add_number(struct wire_buf *list, long n)
 
 static void send_winsize(struct attach *a)
 {
-	struct wire_buf list = { 0 };
 	struct winsize w = { 0 };
 
 	if (!a->tty || ioctl(0, TIOCGWINSZ, &w))
 		return;
-	add_number(&list, w.ws_row);
-	add_number(&list, w.ws_col);
-	wire_put(&a->out, W_WINSIZE, wire_head(&list), wire_len(&list));
-	free(list.data);
+	wire_drop(&a->list, wire_len(&a->list));
+	add_number(&a->list, w.ws_row);
+	add_number(&a->list, w.ws_col);
+	wire_put(&a->out, W_WINSIZE, wire_head(&a->list), wire_len(&a->list));
 }
 
 static void send_signal(struct attach *a, int sig)
@@ -208,7 +208,7 @@ static bool stays_here(const char *var)
 static int send_start(struct attach *a, char **argv)
 {
 	struct winsize w = { 0 };
-	struct wire_buf list = { 0 };
+	struct wire_buf *list = &a->list;
 	char cwd[PATH_MAX], text[64];
 	long argc = 0, envc = 0;
 	struct timespec t;
@@ -227,23 +227,22 @@ static int send_start(struct attach *a, char **argv)
 	for (char **e = environ; *e; e++)
 		envc += !stays_here(*e);
 
-	wire_str(&list, a->nonce);
-	wire_str(&list, text);
-	wire_str(&list, a->tty ? "1" : "0");
-	add_number(&list, w.ws_row);
-	add_number(&list, w.ws_col);
-	wire_str(&list, cwd);
-	add_number(&list, argc);
-	add_number(&list, envc);
+	wire_str(list, a->nonce);
+	wire_str(list, text);
+	wire_str(list, a->tty ? "1" : "0");
+	add_number(list, w.ws_row);
+	add_number(list, w.ws_col);
+	wire_str(list, cwd);
+	add_number(list, argc);
+	add_number(list, envc);
 	for (char **v = argv; *v; v++)
-		wire_str(&list, *v);
+		wire_str(list, *v);
 	for (char **e = environ; *e; e++)
 		if (!stays_here(*e))
-			wire_str(&list, *e);
-	if (wire_len(&list) >= WIRE_MAX)
+			wire_str(list, *e);
+	if (wire_len(list) >= WIRE_MAX)
 		return -E2BIG;
-	wire_put(&a->out, W_START, wire_head(&list), wire_len(&list));
-	free(list.data);
+	wire_put(&a->out, W_START, wire_head(list), wire_len(list));
 	return 0;
 }
 

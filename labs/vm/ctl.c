@@ -108,14 +108,11 @@ static void send_question(int fd, const struct question *q)
 /* 一个 frame：是给我们的回答就返回 0 (好) 或 1 (不好)，否则 -1。 */
 static int judge(const struct question *q, const struct wire_in *in)
 {
-	size_t n = 0;
-	char **v = wire_list(in, &n);
-	int rc = -1;
+	char *v[3];
 
-	if (v && n == 2 && !strcmp(v[0], q->nonce))
-		rc = wire_type(in) == W_DONE ? 0 : fail("the VM says", v[1]);
-	free(v);
-	return rc;
+	if (wire_list(in, v, 2) != 2 || strcmp(v[0], q->nonce))
+		return -1;
+	return wire_type(in) == W_DONE ? 0 : fail("the VM says", v[1]);
 }
 
 /* 在已连上的 socket 上等半秒。-1：还没有回答；-2：断了。 */

@@ -41,10 +41,12 @@
 
 /* 一个会话。fd 为 -1 表示这一头已经关闭。 */
 struct session {
-	int port;		/* /dev/vportNpM，nonblocking */
-	int children;		/* signalfd，只收 SIGCHLD */
-	struct wire_buf raw;	/* 从 port 读来、还没拆开的字节 */
-	struct wire_in in;	/* 正在拼的 frame */
+	int port;	      /* /dev/vportNpM，nonblocking */
+	int children;	      /* signalfd，只收 SIGCHLD */
+	struct wire_buf raw;  /* 从 port 读来、还没拆开的字节 */
+	struct wire_in in;    /* 正在拼的 frame */
+	struct wire_in start; /* 这条命令的 W_START */
+	char **list; /* 它的那些字符串，argv 与 env 之间多一个 NULL */
 	struct wire_buf out;	/* 已编码、还没写进 port 的字节 */
 	struct wire_buf to_job; /* 还没写进命令 stdin 的字节 */
 	int job_in, job_out, job_err;
@@ -230,25 +232,22 @@ static void await_exec(int ready[2])
 	close(ready[0]);
 }
 
-static int start_job(struct session *s, char **v)
+static int start_job(struct session *s)
 {
-	int argc = atoi(v[START_ARGC]);
-	char **all = v + START_FIELDS;
-	char **argv = calloc((size_t)argc + 1, sizeof(*argv));
+	char **v = s->list, **argv = v + START_FIELDS;
+	char **env = argv + atoi(v[START_ARGC]) + 1;
 	struct winsize size = { .ws_row = (unsigned short)atoi(v[START_ROWS]),
 				.ws_col = (unsigned short)atoi(v[START_COLS]) };
 	int ready[2], rc;
 
-	if (!argv || pipe2(ready, O_CLOEXEC))
-		return -ENOMEM;
-	memcpy(argv, all, (size_t)argc * sizeof(*argv));
+	if (pipe2(ready, O_CLOEXEC))
+		return -errno;
 	s->tty = *v[START_TTY] == '1';
 	if (s->tty)
-		rc = start_on_pty(s, &size, v[START_CWD], argv, all + argc);
+		rc = start_on_pty(s, &size, v[START_CWD], argv, env);
 	else
-		rc = start_on_pipes(s, v[START_CWD], argv, all + argc);
+		rc = start_on_pipes(s, v[START_CWD], argv, env);
 	await_exec(ready);
-	free(argv);
 	return rc;
 }
 
@@ -308,29 +307,36 @@ static void end_job(struct session *s)
 
 static void set_winsize(struct session *s)
 {
-	size_t n = 0;
-	char **v = wire_list(&s->in, &n);
 	struct winsize size = { 0 };
+	char *v[3];
 
-	if (v && n == 2 && s->tty && s->job_in >= 0) {
-		size.ws_row = (unsigned short)atoi(v[0]);
-		size.ws_col = (unsigned short)atoi(v[1]);
-		ioctl(s->job_in, TIOCSWINSZ, &size);
-	}
-	free(v);
+	if (wire_list(&s->in, v, 2) != 2 || !s->tty || s->job_in < 0)
+		return;
+	size.ws_row = (unsigned short)atoi(v[0]);
+	size.ws_col = (unsigned short)atoi(v[1]);
+	ioctl(s->job_in, TIOCSWINSZ, &size);
 }
 
 /* 被 kill -9 的客户可能只留下半个 W_START：数目对不上的一概不认。 */
-static bool start_is_whole(const struct wire_in *in)
+static bool start_is_whole(struct session *s)
 {
-	size_t n = 0;
-	char **v = wire_list(in, &n);
-	bool whole = v && n > START_FIELDS && atoi(v[START_ARGC]) > 0 &&
-		     n == START_FIELDS + (size_t)atoi(v[START_ARGC]) +
-				     (size_t)atoi(v[START_ENVC]);
+	size_t n = wire_strings(&s->in), argc, envc;
+	char **env;
 
-	free(v);
-	return whole;
+	if (n <= START_FIELDS)
+		return false;
+	s->list = realloc(s->list, (n + 2) * sizeof(*s->list));
+	if (!s->list)
+		abort();
+	wire_list(&s->in, s->list, n);
+	argc = (size_t)atoi(s->list[START_ARGC]);
+	envc = (size_t)atoi(s->list[START_ENVC]);
+	if (!argc || argc > n || envc > n || n != START_FIELDS + argc + envc)
+		return false;
+	env = s->list + START_FIELDS + argc;
+	memmove(env + 1, env, (envc + 1) * sizeof(*env));
+	*env = NULL;
+	return true;
 }
 
 static void on_frame(struct session *s)
@@ -342,7 +348,7 @@ static void on_frame(struct session *s)
 	memcpy(number, p, n < sizeof(number) ? n : sizeof(number) - 1);
 	switch (wire_type(&s->in)) {
 	case W_START:
-		s->restart = start_is_whole(&s->in);
+		s->restart = start_is_whole(s);
 		break;
 	case W_STDIN:
 		if (s->job_in >= 0) {
@@ -530,27 +536,25 @@ static enum session_end refuse(struct session *s, const char *why)
 	return SESSION_DONE;
 }
 
-/* 执行 in.frame 里的 W_START。 */
+/* 执行 in.frame 里的 W_START：它留着，后面的 frame 拼在上一个留下的地方。 */
 static enum session_end run_start(struct session *s)
 {
-	struct wire_in keep = s->in;
-	size_t n = 0;
-	char **v = wire_list(&keep, &n);
+	const struct wire_buf room = s->start.frame;
 	enum session_end end;
 	int rc;
 
-	memset(&s->in, 0, sizeof(s->in));
+	s->start = s->in;
+	s->in = (struct wire_in){ .frame = { .data = room.data,
+					     .size = room.size } };
 	s->restart = s->ended = s->eof = false;
 	s->late = 0;
 	s->out.start = s->out.end = s->to_job.start = s->to_job.end = 0;
 	if (!s->keep_clock)
-		clock_follow(v[START_TIME]);
-	wire_puts(&s->out, W_WELCOME, v[START_NONCE]);
-	rc = start_job(s, v);
+		clock_follow(s->list[START_TIME]);
+	wire_puts(&s->out, W_WELCOME, s->list[START_NONCE]);
+	rc = start_job(s);
 	end = rc ? refuse(s, strerror(-rc)) : pump(s);
 	close_job(s);
-	free(v);
-	free(keep.frame.data);
 	return end;
 }
 

@@ -262,27 +262,35 @@ static inline size_t wire_payload_len(const struct wire_in *in)
 	return wire_len(&in->frame) - 1;
 }
 
-/*
- * Cut the payload of a frame, a list, into strings: a vector that ends with
- * NULL, to be freed by the caller; *count says how many. The strings stay where
- * they are. NULL if the last one is not terminated (a frame that was cut off).
- */
-static inline char **wire_list(const struct wire_in *in, size_t *count)
+/* How many strings the payload of a frame, a list, has; 0 if it was cut off. */
+static inline size_t wire_strings(const struct wire_in *in)
 {
-	char *p = (char *)wire_payload(in), **v;
+	const char *p = wire_payload(in);
 	size_t n = wire_payload_len(in), k = 0;
 
 	if (n && p[n - 1])
-		return NULL;
+		return 0;
 	for (size_t i = 0; i < n; i++)
 		k += !p[i];
-	v = calloc(k + 1, sizeof(*v));
-	if (!v)
-		abort();
-	*count = k;
+	return k;
+}
+
+/*
+ * Cut the payload of a frame, a list, into v, which has room for most strings and the
+ * NULL behind them. Gives how many there are; 0 if they are more, or cut off. The
+ * strings stay where they are.
+ */
+static inline size_t wire_list(const struct wire_in *in, char **v, size_t most)
+{
+	char *p = (char *)wire_payload(in);
+	size_t k = wire_strings(in);
+
+	if (k > most)
+		return 0;
 	for (size_t i = 0; i < k; i++, p += strlen(p) + 1)
 		v[i] = p;
-	return v;
+	v[k] = NULL;
+	return k;
 }
 
 /* Append one string of a list. */
