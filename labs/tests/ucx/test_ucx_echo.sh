@@ -184,7 +184,7 @@ test_no_room_for_another_worker() {
 		await same_fds
 		n=$(count_fds)
 		fds=$((n < fds ? n : fds))
-		prlimit --pid "${pids[server]}" --nofile=$((fds + 4))
+		prlimit --pid "${pids[server]}" --nofile=$((fds + 2)) # what a client takes
 		ask ucx_echo "c$i" -q
 		assert_done "c$i"
 	done

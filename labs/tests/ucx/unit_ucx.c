@@ -10,8 +10,13 @@
 #include "ucx/peer_info.h"
 
 #include <errno.h>
+#include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static int bad;
 
@@ -128,8 +133,40 @@ static void check_tasks(void)
 					 !strcmp(t.text, "acbde")));
 }
 
+static bool no_stacks;
+
+void *mmap(void *addr, size_t size, int rights, int flags, int fd, off_t from)
+{
+	if (no_stacks && flags & MAP_STACK) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	return (void *)syscall(SYS_mmap, addr, size, rights, flags, fd, from);
+}
+
+/* 没有栈，就没有 task；试一百次，什么也没有留下。*/
+static void check_no_stack(void)
+{
+	struct task_list list = { 0 };
+	struct trace t = { .list = &list };
+	size_t before = 0, left;
+	int refused = 0;
+
+	no_stacks = true;
+	for (int i = 0; i < 100; i++) {
+		if (i == 20) /* malloc 留着几块没有还，以后再用 */
+			before = mallinfo2().uordblks;
+		refused += task_start(&list, first, &t) == -ENOMEM;
+	}
+	left = mallinfo2().uordblks - before;
+	want("no task without a stack", refused == 100 && !list.count);
+	want("nothing is left", left == 0);
+	no_stacks = false;
+}
+
 int main(void)
 {
+	check_no_stack();
 	check_hash();
 	check_repr();
 	check_tags();
