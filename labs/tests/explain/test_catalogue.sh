@@ -108,7 +108,7 @@ test_judgement_without_a_device() {
 	assertEquals "$out" 0 "$rc"
 }
 
-# From which value on: each limit, and one beyond it.
+# From which value on: each limit, and one beyond it; and the parts that all stand on.
 test_limits() {
 	local name out rc judges
 	mapfile -t judges < <(from 'common/explain/*.c')
