@@ -239,6 +239,22 @@ test_status_of_a_signalled_command() {
 	assertTrue "sleep goes on" "not_in_guest 'sleep 77[.]'"
 }
 
+# What it looked at on its way is closed: the locks of others, /dev/null.
+test_what_a_client_holds() {
+	local pid held=() clients=()
+	for n in 1 2; do
+		"$L" run sleep "79.$n" </dev/zero >"$T/out" 2>"$T/err" &
+		clients+=($!)
+		wait_for in_guest "sleep 79[.]$n"
+	done
+	for pid in "${clients[@]}"; do
+		held+=("$(find "/proc/$pid/fd" -type l -perm -600 -printf '%l\n' | sed -nE 's|.*/(s[0-9]+[.]lock)$|\1|; /lock$|^.dev.null$/p' | sed 's/[0-9]//' | xargs)")
+		kill -INT "$pid"
+		wait "$pid"
+	done
+	assertEquals 's.lock s.lock' "${held[*]}"
+}
+
 test_killed_client_takes_its_command_along() {
 	"$L" run timeout 78 bash -c 'trap "" HUP; echo ready; sleep 78.1 & wait; sleep 78.2' >"$T/out" &
 	client=$!
