@@ -151,6 +151,9 @@ static struct net_route read_route(struct nlmsghdr *head)
 	}
 	if (message->rtm_type == RTN_LOCAL)
 		route.kind = NET_ROUTE_LOCAL;
+	else if (message->rtm_type >= RTN_BLACKHOLE &&
+		 message->rtm_type <= RTN_PROHIBIT)
+		route.kind = NET_ROUTE_REFUSED;
 	return route;
 }
 

@@ -142,6 +142,15 @@ static struct explanation no_device(const struct path *p)
 		       p->to_text);
 }
 
+static bool is_loopback(const union ibv_gid *gid)
+{
+	static const union ibv_gid one = { .raw = { [15] = 1 } };
+
+	if (gid_is_ipv4(gid))
+		return gid->raw[12] == 127;
+	return !memcmp(gid->raw, one.raw, sizeof(one.raw));
+}
+
 /* 没有应答的是谁：对端自己，还是去它那里的网关？*/
 static struct explanation nobody_answers(const struct path *p)
 {
@@ -223,7 +232,7 @@ static struct explanation timed_out(const struct path *p)
 			       "the peer's MAC address could not be resolved: "
 			       "%s has no carrier",
 			       p->device.name);
-	if (p->chosen.kind == NET_ROUTE_LOCAL)
+	if (p->chosen.kind == NET_ROUTE_LOCAL || is_loopback(p->to))
 		return because("peer-is-local-address",
 			       "use the address of the network device behind "
 			       "the peer's RDMA device; two devices of one "

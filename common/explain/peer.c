@@ -230,6 +230,9 @@ struct local_peer find_local_peer(const union ibv_gid *gid, uint32_t qp_num)
 	struct device_search search = { peer.device, -1 };
 
 	device_with_gid(peer.device, sizeof(peer.device), gid);
+	/* 在别的机器上：不必问 */
+	if (!peer.device[0])
+		return peer;
 	ask_for_all(RDMA_NLDEV_CMD_GET, -1, see_device, &search);
 	if (search.index >= 0)
 		ask_for_all(RDMA_NLDEV_CMD_RES_QP_GET, search.index, see_qps,

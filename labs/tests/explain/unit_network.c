@@ -4,6 +4,7 @@
  *
  *	unit_network             问得到 lo 就够的
  *	unit_network routes      在 test_catalogue.sh 搭的 network namespace 里
+ *	unit_network alone       连 lo 也没有 up
  *	unit_network mac GID [ID]  去 GID 的 MAC 对不对（ID 是不对时的原因）
  *	unit_network DEVICE GID  本机的一个设备和它的 GID
  *
@@ -77,7 +78,7 @@ static void test_slots(void)
 		};
 	why = explain_modify_qp(&qp, &attr, rtr_bits, ENODATA);
 	expect("a table", &why, "gid-slot-empty");
-	for (uint32_t i = 0; i < LENGTH(world.table); i++) {
+	for (uint32_t i = 0; i < 11; i++) {
 		char slot[32];
 
 		snprintf(slot, sizeof(slot), "slot %u: ::, RoCE v2", 20 + i);
@@ -110,6 +111,19 @@ static void test_routes(void)
 		     "");
 	expect_reach("fd00:2::9", ENETUNREACH, "no-ipv6-route",
 		     "fd00:2::9 from near", "");
+}
+
+/* 路由表里什么也没有：127.0.0.1 与 ::1 照样不是别人的地址。*/
+static void test_alone(void)
+{
+	own_device = 0;
+	expect_reach("::ffff:127.0.0.1", ETIMEDOUT, "peer-is-local-address", "",
+		     "");
+	expect_reach("::1", ETIMEDOUT, "peer-is-local-address", "", "");
+	expect_reach("::ffff:126.0.0.1", ETIMEDOUT, "no-route", "", "");
+	expect_reach("::ffff:128.0.0.1", ETIMEDOUT, "no-route", "", "");
+	expect_reach("::2", ETIMEDOUT, "no-route", "", "");
+	expect_reach("::101", ETIMEDOUT, "no-route", "", "");
 }
 
 static const uint8_t *mac_of(const char *address)
@@ -537,6 +551,8 @@ int main(int argc, char **argv)
 		test_many_qps();
 		close_real();
 		test_closed_nodes();
+	} else if (argc > 1 && !strcmp(argv[1], "alone")) {
+		test_alone();
 	} else if (argc > 1) {
 		test_no_device();
 		test_routes();
