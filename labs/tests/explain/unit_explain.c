@@ -7,6 +7,7 @@
  * 测试写在 world 里。测的只是“已知这些事实时，说出的原因对不对”；事实本身是不是这
  * 样，由 labs/faults 在真的 rxe 上证明。
  */
+#include "../open_files.h"
 #include "explain/rxe_facts.h"
 #include "world.h"
 
@@ -554,18 +555,6 @@ static void test_nothing_is_changed(void)
 	explain_completion(&qp, &wc, NULL);
 	explain_stall(&qp, NULL, 1);
 	expect_true("qp->state is as it was", qp.state == IBV_QPS_RTS);
-}
-
-static int open_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
 }
 
 /* 它问内核：procfs、sysfs、两种 netlink。问一百次，一个 fd 也不留下。*/

@@ -6,6 +6,7 @@
 #ifndef LABS_TESTS_TCPX_NET_HOSTILE_H
 #define LABS_TESTS_TCPX_NET_HOSTILE_H
 
+#include "../open_files.h"
 #include "tcpx/nccl_net.h"
 
 #include <netinet/in.h>
@@ -48,8 +49,6 @@ extern char storage[NCCL_NET_DEV_HANDLE_SIZE]; /* for connect and accept */
 
 /* How often the log says so. */
 unsigned int count(const char *text);
-
-int open_fds(void);
 
 /* A millisecond for the other side; fails in the 20,000th round. */
 void pause_for(const char *what, int *rounds);

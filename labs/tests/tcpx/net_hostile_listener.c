@@ -18,7 +18,7 @@ void listen_on(struct victim *v)
 {
 	char handle[NCCL_NET_HANDLE_MAXSIZE];
 
-	v->fds = open_fds();
+	v->fds = open_files();
 	CHECK(!net->listen(0, handle, &v->listen), "listen");
 	v->addr.sin_family = AF_INET;
 	memcpy(&v->addr.sin_addr, handle + 8, 4);
@@ -140,7 +140,7 @@ void close_all(struct victim *v)
 {
 	CHECK(!net->closeRecv(v->comm), "closeRecv");
 	CHECK(!net->closeListen(v->listen), "closeListen");
-	CHECK(open_fds() == v->fds, "%d descriptors, %d before", open_fds(),
+	CHECK(open_files() == v->fds, "%d descriptors, %d before", open_files(),
 	      v->fds);
 }
 
@@ -290,7 +290,7 @@ static void run_half_open(const void *arg)
 		if (i < 30)
 			CHECK(!accepted(&v), "a comm was made of nothing");
 	}
-	CHECK(open_fds() >= v.fds + 1 + 40 + 30, "30 are held");
+	CHECK(open_files() >= v.fds + 1 + 40 + 30, "30 are held");
 	for (int i = 0; i < 40; i++)
 		close(fds[i]);
 	close_all(&v);
@@ -318,13 +318,13 @@ static void run_deadline(const void *arg)
 	silent = knock(&v);
 	alone = greet(&v, 1, 2, ID);
 	CHECK(!accepted(&v), "too early");
-	fds = open_fds();
+	fds = open_files();
 	ahead = 9;
-	CHECK(!accepted(&v) && !*logged && open_fds() == fds, "too early");
+	CHECK(!accepted(&v) && !*logged && open_files() == fds, "too early");
 	ahead = 11;
 	CHECK(!accepted(&v) && count("it did not say hello") == 1 &&
 		      count("the rest of its connection did not come") == 1 &&
-		      open_fds() == fds - 2,
+		      open_files() == fds - 2,
 	      "both are sent away");
 	close(silent);
 	close(alone);

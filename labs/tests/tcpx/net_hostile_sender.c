@@ -27,7 +27,7 @@ static void make_handle(struct sender *s)
 	socklen_t len = sizeof(addr);
 
 	addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	s->fds = open_fds();
+	s->fds = open_files();
 	s->listener = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK(!bind(s->listener, (struct sockaddr *)&addr, len) &&
 		      !listen(s->listener, 9) &&
@@ -87,7 +87,7 @@ static void close_sender(struct sender *s)
 		if (s->fd[i])
 			close(s->fd[i]);
 	close(s->listener);
-	CHECK(open_fds() == s->fds, "%d descriptors, %d before", open_fds(),
+	CHECK(open_files() == s->fds, "%d descriptors, %d before", open_files(),
 	      s->fds);
 }
 
