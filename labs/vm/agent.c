@@ -245,12 +245,11 @@ static int set_up(struct agent *a, char **v, char *why)
 static void answer(struct agent *a, char type, const char *nonce,
 		   const char *text)
 {
-	wire_drop(&a->list, wire_len(&a->list));
-	wire_drop(&a->out, wire_len(&a->out));
 	wire_str(&a->list, nonce);
 	wire_str(&a->list, text);
-	wire_put(&a->out, type, wire_head(&a->list), wire_len(&a->list));
-	wire_flush(a->control, &a->out); /* 写不进就算了，host 会再问 */
+	wire_put_list(&a->out, type, &a->list);
+	wire_flush(a->control, &a->out);
+	wire_clear(&a->out); /* 写不进就算了，host 会再问 */
 }
 
 static void on_request(struct agent *a)

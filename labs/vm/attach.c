@@ -130,10 +130,9 @@ static void send_winsize(struct attach *a)
 
 	if (!a->tty || ioctl(0, TIOCGWINSZ, &w))
 		return;
-	wire_drop(&a->list, wire_len(&a->list));
 	add_number(&a->list, w.ws_row);
 	add_number(&a->list, w.ws_col);
-	wire_put(&a->out, W_WINSIZE, wire_head(&a->list), wire_len(&a->list));
+	wire_put_list(&a->out, W_WINSIZE, &a->list);
 }
 
 static void send_signal(struct attach *a, int sig)
@@ -242,7 +241,7 @@ static int send_start(struct attach *a, char **argv)
 			wire_str(list, *e);
 	if (wire_len(list) >= WIRE_MAX)
 		return -E2BIG;
-	wire_put(&a->out, W_START, wire_head(list), wire_len(list));
+	wire_put_list(&a->out, W_START, list);
 	return 0;
 }
 
@@ -326,7 +325,7 @@ static void write_out(struct attach *a, int i)
 	}
 	if (w < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
-	wire_drop(b, wire_len(b));
+	wire_clear(b);
 	a->closed[i] = true;
 	wire_puts(&a->out, W_CLOSE, i ? "2" : "1");
 }

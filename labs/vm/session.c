@@ -46,8 +46,8 @@ struct session {
 	struct wire_buf raw;  /* 从 port 读来、还没拆开的字节 */
 	struct wire_in in;    /* 正在拼的 frame */
 	struct wire_in start; /* 这条命令的 W_START */
-	char **list; /* 它的那些字符串，argv 与 env 之间多一个 NULL */
-	struct wire_buf out;	/* 已编码、还没写进 port 的字节 */
+	char **list;	      /* 其中的字符串，argv 后面也有 NULL */
+	struct wire_buf out;  /* 已编码、还没写进 port 的字节 */
 	struct wire_buf to_job; /* 还没写进命令 stdin 的字节 */
 	int job_in, job_out, job_err;
 	pid_t job;    /* 也是它的 session id 和 process group id */
@@ -401,7 +401,7 @@ static void feed_job(struct session *s)
 	size_t before = wire_len(&s->to_job);
 
 	if (s->job_in >= 0 && wire_flush(s->job_in, &s->to_job) < 0) {
-		wire_drop(&s->to_job, wire_len(&s->to_job));
+		wire_clear(&s->to_job);
 		close_fd(&s->job_in);
 	}
 	if (before != wire_len(&s->to_job))
@@ -548,7 +548,8 @@ static enum session_end run_start(struct session *s)
 					     .size = room.size } };
 	s->restart = s->ended = s->eof = false;
 	s->late = 0;
-	s->out.start = s->out.end = s->to_job.start = s->to_job.end = 0;
+	wire_clear(&s->out);
+	wire_clear(&s->to_job);
 	if (!s->keep_clock)
 		clock_follow(s->list[START_TIME]);
 	wire_puts(&s->out, W_WELCOME, s->list[START_NONCE]);

@@ -111,11 +111,16 @@ static inline unsigned char *wire_head(const struct wire_buf *b)
 	return b->data + b->start;
 }
 
+static inline void wire_clear(struct wire_buf *b)
+{
+	b->start = b->end = 0;
+}
+
 static inline void wire_drop(struct wire_buf *b, size_t n)
 {
 	b->start += n;
 	if (b->start == b->end)
-		b->start = b->end = 0;
+		wire_clear(b);
 }
 
 /* Room for n more bytes behind the end; no memory is the end of the program. */
@@ -218,7 +223,7 @@ static inline size_t wire_take(struct wire_in *in, const unsigned char *p,
 	size_t i = 0;
 
 	if (in->whole)
-		in->frame.start = in->frame.end = 0;
+		wire_clear(&in->frame);
 	in->whole = false;
 	o = wire_room(&in->frame, n);
 	while (i < n && !in->whole) {
@@ -240,7 +245,7 @@ static inline size_t wire_take(struct wire_in *in, const unsigned char *p,
 	}
 	in->frame.end = (size_t)(o - in->frame.data);
 	if (wire_len(&in->frame) > WIRE_MAX) {
-		in->frame.start = in->frame.end = 0;
+		wire_clear(&in->frame);
 		in->dropped = !in->whole;
 		in->whole = false;
 	}
@@ -297,6 +302,14 @@ static inline size_t wire_list(const struct wire_in *in, char **v, size_t most)
 static inline void wire_str(struct wire_buf *list, const char *s)
 {
 	wire_add(list, s, strlen(s) + 1);
+}
+
+/* Append the list as one frame to out; then it is empty, for the next one. */
+static inline void wire_put_list(struct wire_buf *out, char type,
+				 struct wire_buf *list)
+{
+	wire_put(out, type, wire_head(list), wire_len(list));
+	wire_clear(list);
 }
 
 #endif

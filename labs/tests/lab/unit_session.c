@@ -8,9 +8,9 @@
 #define _GNU_SOURCE
 #include "../../vm/agent.h"
 #include "../../vm/wire.h"
+#include "../open_files.h"
 #include "../unit.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -55,12 +55,11 @@ static void start(const char *nonce, const char *tty, const char *cwd,
 	const char *const strings[] = { nonce,	   "0",	 tty,	  "24",
 					"80",	   cwd,	 "3",	  "1",
 					"/bin/sh", "-c", command, "WORD=word" };
-	struct wire_buf list = { 0 };
+	static struct wire_buf list;
 
 	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++)
 		wire_str(&list, strings[i]);
-	wire_put(&to, W_START, wire_head(&list), wire_len(&list));
-	free(list.data);
+	wire_put_list(&to, W_START, &list);
 }
 
 /* 读到这样一个 frame 为止；它的内容，或者 NULL。*/
@@ -100,17 +99,6 @@ static bool says(int sock, char type, const char *wanted)
 	CHECK(got && !strcmp(got, wanted), "%c: \"%s\", not \"%s\"", type,
 	      got ? got : "nothing", wanted);
 	return got;
-}
-
-static int open_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 /* 这么多个客户，每个都丢下自己的命令；最后一个好好地用完。*/
@@ -164,7 +152,7 @@ static struct left after(int clients)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) ||
 	    pipe(told))
 		abort();
-	to.start = to.end = 0;
+	wire_clear(&to);
 	memset(&in, 0, sizeof(in));
 	pid = fork();
 	if (!pid) {
