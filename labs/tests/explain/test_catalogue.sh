@@ -118,7 +118,7 @@ test_limits() {
 		rc=0
 		out=$("$T/$name" 2>&1) || rc=$?
 		assertEquals "$(grep -v '^ok ' <<<"$out")" 0 "$rc"
-		assertTrue "$(wc -l <<<"$out") checks of $name" "(($(grep -c '^ok ' <<<"$out") >= least))"
+		assertTrue "$(wc -l <<<"$out") checks of $name" "(($(grep -c '^ok ' <<<"$out") >= $least))"
 	done <<-'END'
 		unit_limits 110
 		unit_requests 110
