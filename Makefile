@@ -8,7 +8,7 @@
 #   demo       a server and a client over a real Soft-RoCE device, side by side
 #   test       what the programs do; the last line counts the tests
 #   quick      before a commit: style and suites of what changed, in a minute
-#   test-long  the same under ASan, UBSan and valgrind, the fuzzers, the pages
+#   test-long  all that can go wrong; ASan, UBSan, valgrind; the fuzzers, the pages
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
 #   bench      our programs against perftest, iperf3 and others, as ratios
 #   bench-plots  how the figures grow: with sizes, clients, QPs, channels, events;

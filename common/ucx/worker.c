@@ -377,13 +377,10 @@ int ucx_open_another(struct ucx_worker *w, struct ucx_worker *first)
 
 void ucx_close(struct ucx_worker *w)
 {
-	if (w->first) {
+	if (w->first) /* efd 一关，epoll 自己就忘了它 */
 		LIST_REMOVE(w, next);
-		if (!w->busy)
-			epoll_ctl(w->first->wake, EPOLL_CTL_DEL, w->efd, NULL);
-	} else if (w->wake != w->efd) {
+	else if (w->wake != w->efd)
 		close(w->wake);
-	}
 	if (w->worker) {
 		drop_strays(w);
 		ucp_worker_destroy(w->worker);

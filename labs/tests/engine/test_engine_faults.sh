@@ -535,6 +535,8 @@ test_socket() {
 # The device fails and lies: no wrong byte gets through, and a READ that was lost
 # is made again.
 test_device_that_lies() {
+	local -x calls='ibv_post_send:1:12 ibv_post_send:2:12 ibv_reg_mr:2:12 ibv_reg_mr:2:22
+		ibv_reg_mr:2:23 ibv_reg_mr:2:24 ibv_modify_qp:1:22 ibv_modify_qp:3:22'
 	on_engine '
 		node node
 		spy_engine() {
@@ -555,8 +557,7 @@ test_device_that_lies() {
 			client "$lie.ping" ping
 			stop "$lie"
 		done
-		for call in ibv_post_send:1:12 ibv_post_send:2:12 ibv_reg_mr:2:12 \
-			ibv_modify_qp:1:22 ibv_modify_qp:3:22; do
+		for call in $calls; do
 			SPY_FAIL=$call spy_engine "$call"
 			client "$call.client" read 9 1 7
 			client "$call.again" read 9 1 7
@@ -572,8 +573,7 @@ test_device_that_lies() {
 		assert_error "$lie.client" 1 'Network timeout|RDMA operation failed'
 		assertEquals "$lie" "" "$(out_of "$lie.client")"
 	done
-	for call in ibv_post_send:1:12 ibv_post_send:2:12 ibv_reg_mr:2:12 \
-		ibv_modify_qp:1:22 ibv_modify_qp:3:22; do
+	for call in $calls; do
 		assertEquals "$call: $(err_of "$call")" 0 "$(rc_of "$call")"
 		assert_done "$call.again"
 	done
@@ -585,6 +585,10 @@ test_device_that_lies() {
 		assert_in "$(err_of "$call")" '^\[link\] a READ could not be posted; .* connecting again$'
 	done
 	assert_error ibv_reg_mr:2:12.client 1 'System resource exhausted.*\(capacity\)'
+	assert_error ibv_reg_mr:2:22.client 1 'registration'
+	for call in ibv_reg_mr:2:2{3,4}; do # ENFILE, EMFILE
+		assert_error "$call.client" 1 'System resource exhausted.*file descriptors'
+	done
 }
 
 # A read that is larger than a client's share, and one more than fits.
