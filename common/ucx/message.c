@@ -273,8 +273,10 @@ int ucx_received(struct ucx_endpoint *ep, size_t size, int64_t deadline,
 
 int ucx_post_ctrl_recv(struct ucx_endpoint *ep)
 {
-	return tag_recv(ep, &ep->control, &ep->ctrl_in, sizeof(ep->ctrl_in),
-			ep->ctrl_tag_recv);
+	int rc = tag_recv(ep, &ep->control, &ep->ctrl_in, sizeof(ep->ctrl_in),
+			  ep->ctrl_tag_recv);
+
+	return rc ? ucx_report(ep, rc, "receiving a control message") : 0;
 }
 
 int ucx_post_ctrl_send(struct ucx_endpoint *ep)

@@ -172,12 +172,17 @@ test_strangers() {
 	assert_done after server
 }
 
+# spied NAME CMD…: CMD with ucx_spy.so; SPY_UCX_FAIL and others say what it does
+spied() {
+	helper "$B/ucx_spy.so" -O1 -fPIC -shared labs/tests/ucx/ucx_spy.c
+	LD_PRELOAD=$B/ucx_spy.so "$@"
+}
+
 # After sixteen clients another worker takes over. There is none: said once, and the old
 # one goes on; sixteen clients later it is tried again.
 test_no_room_for_another_worker() {
 	local i
-	helper "$B/no_worker.so" -O1 -fPIC -shared labs/tests/ucx/no_worker.c
-	NO_WORKER=3 LD_PRELOAD=$B/no_worker.so serve ucx_echo server
+	SPY_UCX_FAIL=ucp_worker_create:3+ spied serve ucx_echo server
 	for i in {1..34}; do
 		ask ucx_echo "c$i" -q
 		assert_done "c$i"
@@ -187,6 +192,63 @@ test_no_room_for_another_worker() {
 	assertEquals "$(err_of server)" $'error\nerror' \
 		"$(err_of server | grep '^error: ' | sed 's/: ucp_worker_create(): .*//')"
 	assert_in "$(out_of server)" '"clients": ?34,'
+}
+
+UCX_CALLS='config_read config_modify init_version worker_create worker_get_efd worker_arm
+	listener_create conn_request_query ep_create ep_flush_nbx stream_send_nbx
+	stream_recv_nbx tag_send_nbx tag_recv_nbx'
+
+# what_of_call NAME CALL N: what that program says of it
+what_of_call() {
+	case $*  in
+	*\ conn_request_query\ * | 'guest ep_'* | 'guest tag_send_nbx 3') # goes on without, tries again, is done
+		assert_done "$1" ;;
+	*) assert_in "$(err_of "$1")" '^error: ' "$*:" ;;
+	esac
+	assertTrue "$*: $(rc_of "$1"), $(err_of "$1")" "(($(rc_of "$1") <= 1))"
+}
+
+# Each call fails once, in a server: that client has an error, and the next one is served,
+# or there is no server.
+test_calls_of_a_server_that_fail() {
+	local -A most=([worker_arm]=2) # each time before it sleeps
+	local call n seen=0
+	for call in $UCX_CALLS; do
+		for ((n = 1; n <= ${most[$call]:-20}; n++)); do
+			rm -f "$T/failed"
+			SPY_UCX_FAIL=ucp_$call:$n SPY_UCX_FAILED=$T/failed spied serve ucx_echo host -t 3 -i 3
+			if ! ended "${pids[host]}"; then
+				ask ucx_echo guest -q -t 3 -i 3 -n 2
+				[[ ! -s $T/failed ]] || ask ucx_echo after -q
+				[[ ! -s $T/failed ]] || ended "${pids[host]}" || assert_done after
+			fi
+			stop host 2>/dev/null
+			[[ -s $T/failed ]] || break
+			what_of_call host "$call" "$n"
+			((++seen))
+		done
+		[[ -s $T/failed ]] || assert_done host
+	done
+	assertTrue "$seen calls" "((seen > 15))"
+}
+
+test_calls_of_a_client_that_fail() {
+	local -A most=([worker_arm]=2) # each time before it sleeps
+	local call n seen=0
+	serve ucx_echo host -t 3 -i 3
+	for call in $UCX_CALLS; do
+		for ((n = 1; n <= ${most[$call]:-20}; n++)); do
+			rm -f "$T/failed"
+			SPY_UCX_FAIL=ucp_$call:$n SPY_UCX_FAILED=$T/failed spied ask ucx_echo guest -q -t 3 -i 3
+			[[ -s $T/failed ]] || break
+			what_of_call guest "$call" "$n"
+			((++seen))
+		done
+		[[ -s $T/failed ]] || assert_done guest
+	done
+	stop host
+	assertEquals "$(err_of host)" 0 "$(rc_of host)"
+	assertTrue "$seen calls" "((seen > 12))"
 }
 
 test_limit() {
@@ -350,8 +412,8 @@ await_echoes() {
 	for name; do await in_file 'send and receive$' "$T/$name.out"; done
 }
 
-# Each request for memory of a server is refused once: an error, and who comes then is
-# served or sent away, but the server ends when it is told.
+# Each request for memory is refused once: an error, and who comes to that server then is
+# served or sent away, but it ends when it is told.
 test_no_memory() {
 	local program n
 	for program in ucx_echo sock_echo; do
@@ -367,7 +429,29 @@ test_no_memory() {
 		done
 		assertEquals "$program: $(err_of host)" 0 "$(rc_of host)"
 		assertTrue "$program: $n requests" "((n > 1 && n < 50))"
+		serve "$program" host
+		for ((n = 1; n < 50; n++)); do
+			starved guest "$n" "$B/$program" client 127.0.0.1 -p "$port" -q || break
+			assertEquals "$program, request $n: $(err_of guest)" 1 "$(rc_of guest)"
+			assert_in "$(err_of guest)" '^error: .*memory' "$program, request $n:"
+		done
+		assert_done guest
+		assertTrue "$program: $n requests of a client" "((n > 1 && n < 50))"
+		stop host
 	done
+}
+
+# Who waits sleeps; and a client that goes lets UCX work until the other side has left.
+test_waiting_costs_nothing() {
+	local ticks
+	serve ucx_echo server
+	SPY_UCX_LOG=$T/calls spied ask ucx_echo client -q
+	nap 2
+	ticks=$(awk '{ print $14 + $15 }' "/proc/${pids[server]}/stat")
+	stop server
+	assert_done client server
+	assertTrue "$ticks ticks while it waited for two seconds" "((ticks < 50))"
+	assertEquals ucp_worker_progress "$(tac "$T/calls" | sed -n '/^ucp_ep_close_nbx$/ { n; p; q }')"
 }
 
 test_stop_signals() {
