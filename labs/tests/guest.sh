@@ -268,6 +268,9 @@ start() {
 }
 declare -A pids=()
 
+# halted NAME: it was stopped (SIGSTOP)
+halted() { [[ $(<"/proc/${pids[$1]}/stat") == *") T "* ]]; }
+
 # reap NAME…: wait for it and keep its exit code.
 reap() {
 	local name rc

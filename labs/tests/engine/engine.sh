@@ -50,6 +50,7 @@ with_large() {
 # In the lab:
 # node NAME [ARGS…]      a storage node, when it listens
 # engine NAME [ARGS…]    an engine on $sock, when it has the catalogue
+# engine_that_stops N… -- [ARGS…]    "engine", which stops (SIGSTOP) before those READs
 # peer NAME ITEM…        labs/tests/engine/engine_peer.c
 # client NAME VERB…      engine_client; how=start: in the background
 # run_load NAME CLIENTS READS…    labs/tests/engine/engine_load.c
@@ -69,6 +70,14 @@ engine() {
 	await connected_or_ended "$name" "$pid"
 }
 connected_or_ended() { connected "$1" || ended "$2"; }
+engine_that_stops() {
+	local -x SPY_STOP= LD_PRELOAD=${asan:+$asan:}$N/spy.so
+	while [[ $1 != -- ]]; do
+		SPY_STOP+=,ibv_post_send:$1
+		shift
+	done
+	SPY_STOP=${SPY_STOP#,} engine engine "${@:2}"
+}
 start_engine() {
 	local name=$1
 	shift

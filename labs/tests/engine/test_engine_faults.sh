@@ -229,15 +229,9 @@ test_too_many_clients() {
 test_a_long_read_keeps_nobody_waiting() {
 	with_large 20000000
 	on_engine '
-		halted() { [[ $(<"/proc/${pids[$1]}/stat") == *") T "* ]]; }
-		engine_that_stops() {
-			local -x SPY_STOP=ibv_post_send:100,ibv_post_send:2000
-			local -x LD_PRELOAD=${asan:+$asan:}$N/spy.so
-			engine engine "$@"
-		}
 		export S=$T/store
 		node node
-		engine_that_stops -m 50 --chunk 4096 --depth 2
+		engine_that_stops 100 2000 -- -m 50 --chunk 4096 --depth 2
 		how=start peer long start=5,1,1 answer
 		await halted engine
 		how=start peer other ping say=asked answer
@@ -261,15 +255,9 @@ test_client_killed_in_the_middle() {
 	head -c 20000000 /dev/urandom >"$T/large"
 	"$B/needle" put -S "$T/store" 5 1 1 --file "$T/large" >/dev/null
 	on_engine '
-		halted() { [[ $(<"/proc/${pids[$1]}/stat") == *") T "* ]]; }
-		engine_that_stops() {
-			local -x SPY_STOP=ibv_post_send:100,ibv_post_send:2100,ibv_post_send:4100
-			local -x LD_PRELOAD=${asan:+$asan:}$N/spy.so
-			engine engine "$@"
-		}
 		export S=$T/store
 		node node
-		engine_that_stops -m 50 --chunk 4096 --depth 2
+		engine_that_stops 100 2100 4100 -- -m 50 --chunk 4096 --depth 2
 		client first read 9 1 7
 		held engine >"$T/held.before"
 		for i in 1 2 3; do
@@ -297,6 +285,54 @@ test_client_killed_in_the_middle() {
 	assertFalse "not in the middle of a read" "[ -e '$T/not.in.the.middle' ]"
 	cmp "$T/out" <(tail -c 1000000 "$T/large")
 	assertEquals "the bytes" 0 $?
+}
+
+# The node dies in the middle of a READ; on the next one that needle has become larger.
+# The memory for the smaller one is given back.
+test_a_needle_that_grows() {
+	with_large 2000000
+	head -c 6000000 /dev/urandom >"$T/grown"
+	on_engine '
+		export S=$T/store
+		node node1
+		engine_that_stops 100 -- -r 30 --chunk 4096 --depth 2
+		client first read 9 1 7
+		held engine >"$T/held.before"
+		how=start client large read 5 1 1 -o "$T/out"
+		await halted engine
+		kill -KILL "${pids[node1]}"
+		reap node1 2>/dev/null
+		"$N/needle" put -S "$S" 5 1 1 --file "$T/grown" >/dev/null
+		node node2
+		kill -CONT "${pids[engine]}"
+		reap large
+		all_back() { [[ $(held engine) == $(cat "$T/held.before") ]]; }
+		await all_back
+		held engine >"$T/held.after"
+		stop engine node2
+	' || return 0
+	assert_done first large
+	cmp "$T/out" "$T/grown"
+	assertEquals "the bytes" 0 $?
+	assertEquals "descriptors and memory regions" "$(cat "$T/held.before")" "$(cat "$T/held.after")"
+}
+
+# Whatever it is that no descriptor is left for, it says so and keeps nothing.
+test_too_few_descriptors() {
+	on_engine '
+		for n in {4..30}; do
+			start few prlimit --nofile="$n" "$B/rdma_engine" -q -s "$sock" -p 10.99.0.1 -d rxe1
+			await there "$pid"
+			! ended "$pid" || reap few
+			[[ -e $T/few.rc ]] || break
+			cat "$T/few.err" >>"$T/all"
+		done
+		stop few
+	' || return 0
+	assertEquals "$(err_of few)" 0 "$(rc_of few)"
+	assert_in "$(<"$T/all")" 'epoll_create1\(\) failed: EMFILE'
+	assert_in "$(<"$T/all")" 'signalfd\(\) failed: EMFILE'
+	assertEquals '' "$(grep -v 'EMFILE\|too few file descriptors\|^ next: \|^libibverbs: ' "$T/all")"
 }
 
 # The node is killed and started again in the middle of 1,000 reads.
@@ -515,6 +551,10 @@ test_socket() {
 		rm "$sock.lock"
 		[[ ! -e /tmp/elsewhere ]] || echo made >"$T/elsewhere"
 		run nowhere timeout 20 "$B/rdma_engine" -s /nowhere/x -p 10.99.0.1 -d rxe1
+		# Room for the lock, and for no socket.
+		mkdir -p /tmp/few && mount -t tmpfs -o nr_inodes=2 none /tmp/few
+		run few timeout 20 "$B/rdma_engine" -s /tmp/few/x -p 10.99.0.1 -d rxe1
+		umount /tmp/few
 		stop node
 	' || return 0
 	assertEquals "600 socket" "$(cat "$T/stat")"
@@ -530,6 +570,7 @@ test_socket() {
 	assert_error link 1 'open\("/tmp/engine.sock.lock"\).*ELOOP.*it is a symbolic link'
 	assertFalse 'followed' "[ -e $T/elsewhere ]"
 	assert_error nowhere 1 'open\("/nowhere/x.lock"\).*ENOENT'
+	assert_error few 1 'bind\("/tmp/few/x"\).*ENOSPC'
 }
 
 # The device fails and lies: no wrong byte gets through, and a READ that was lost

@@ -235,6 +235,34 @@ static void descriptors(void)
 	close(fd);
 }
 
+/* What one budget grants and the other refuses is given back; the rest, at the end. */
+static void budgets(void)
+{
+	struct budget all = { .most = 4 * ENGINE_FRAME_MAX };
+	struct budget own = { .most = ENGINE_FRAME_MAX / 2 };
+	char *block = calloc(1, ENGINE_FRAME_MAX);
+
+	open_pair();
+	s.all = &all;
+	s.own = &own;
+	CHECK(say(block, ENGINE_FRAME_MAX) == -ENOBUFS, "over its own");
+	CHECK(!own.used && !all.used, "%zu, %zu", own.used, all.used);
+	CHECK(!say(block, ENGINE_FRAME_MAX / 4), "within both");
+	CHECK(own.used && own.used == all.used, "%zu, %zu", own.used, all.used);
+	close_pair();
+	CHECK(!own.used && !all.used, "%zu, %zu left", own.used, all.used);
+
+	open_pair();
+	own.most = 4 * ENGINE_FRAME_MAX;
+	all.most = ENGINE_FRAME_MAX; /* of which half stays free */
+	s.all = &all;
+	s.own = &own;
+	CHECK(say(block, ENGINE_FRAME_MAX) == -ENOBUFS, "over all of it");
+	CHECK(!own.used && !all.used, "%zu, %zu", own.used, all.used);
+	close_pair();
+	free(block);
+}
+
 int main(void)
 {
 	byte_by_byte();
@@ -242,5 +270,6 @@ int main(void)
 	lengths();
 	bounded_output();
 	descriptors();
+	budgets();
 	return unit_result("engine_stream");
 }

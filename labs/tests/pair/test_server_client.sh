@@ -182,18 +182,16 @@ test_states_as_the_kernel_has_them() {
 		reap a.client a.server
 		# And a run that ends well, to have both sides in numbers: the client stops
 		# by itself in the middle of it.
-		halted() { [[ $(<"/proc/$client/stat") == *") T "* ]]; }
 		half_way() {
 			local -x SPY_STOP=ibv_post_send:500 LD_PRELOAD=$B/spy.so
 			start b.client "$B/rdma_client" -j -e -t 60 -n 1000 127.0.0.1 rxe1
 		}
 		server b.server -j -e -t 60 -n 1000 rxe0
 		half_way
-		client=$pid
-		await halted
+		await halted b.client
 		await both_rts
 		cp "$T/now" "$T/seen"
-		kill -CONT "$client"
+		kill -CONT "${pids[b.client]}"
 		reap b.client b.server
 	' || return 0
 	assertEquals "while it waits" INIT "$(qp rxe0 .state "$T/waiting")"

@@ -6,7 +6,7 @@
 # shellcheck disable=SC2016 # scripts for the lab are quoted
 
 # In the lab. lend NAME ARGS…: a memory_server on rxe0, when it listens; client HOW
-# NAME PROGRAM ARGS…: one on rxe1 (HOW: run, start); halted NAME: it is stopped;
+# NAME PROGRAM ARGS…: one on rxe1 (HOW: run, start);
 # misled NAME RULE PROGRAM ARGS…: one on rxe1 with one request changed;
 # end NAME…: stop servers; qps N: rxe0 has N QPs in RTS; holder CELL…
 REMOTE='
@@ -20,7 +20,6 @@ stop_at() {
 misled() {
 	run "$1" "$B/sabotage" -o "$T/said" "$2" "$B/$3" -j "${@:4}" 10.99.0.1 rxe1
 }
-halted() { [[ $(<"/proc/${pids[$1]}/stat") == *") T "* ]]; }
 halted_or_ended() { ended "${pids[$1]}" || halted "$1"; }
 end() {
 	local name

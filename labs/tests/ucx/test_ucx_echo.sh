@@ -178,20 +178,25 @@ spied() {
 	LD_PRELOAD=$B/ucx_spy.so "$@"
 }
 
-# After sixteen clients another worker takes over. There is none: said once, and the old
-# one goes on; sixteen clients later it is tried again.
+# After sixteen clients another worker takes over. There is none, or it cannot wake us:
+# said once, and the old one goes on; sixteen clients later it is tried again.
 test_no_room_for_another_worker() {
-	local i
-	SPY_UCX_FAIL=ucp_worker_create:3+ spied serve ucx_echo server
-	for i in {1..34}; do
-		ask ucx_echo "c$i" -q
-		assert_done "c$i"
+	local call fds i
+	for call in ucp_worker_create ucp_worker_get_efd; do
+		SPY_UCX_FAIL=$call:3+ spied serve ucx_echo server
+		for i in {1..34}; do
+			ask ucx_echo "c$i" -q
+			assert_done "c$i"
+			[[ ${fds-} ]] || fds=$(count_fds)
+		done
+		await same_fds
+		fds=''
+		stop server
+		assertEquals "exit code" 0 "$(rc_of server)"
+		assertEquals "$(err_of server)" $'error\nerror' \
+			"$(err_of server | grep '^error: ' | sed "s/: $call(): .*//")"
+		assert_in "$(out_of server)" '"clients": ?34,'
 	done
-	stop server
-	assertEquals "exit code" 0 "$(rc_of server)"
-	assertEquals "$(err_of server)" $'error\nerror' \
-		"$(err_of server | grep '^error: ' | sed 's/: ucp_worker_create(): .*//')"
-	assert_in "$(out_of server)" '"clients": ?34,'
 }
 
 UCX_CALLS='config_read config_modify init_version worker_create worker_get_efd worker_arm
