@@ -519,4 +519,52 @@ test_load() {
 	assertEquals "shared memory" "$(cat "$T/shm.before")" "$(cat "$T/shm")"
 }
 
+# The node dies in the middle of a READ; on the next one that needle has become larger.
+# The memory for the smaller one is given back.
+test_a_needle_that_grows() {
+	with_large 2000000
+	head -c 6000000 /dev/urandom >"$T/grown"
+	on_engine '
+		export S=$T/store
+		node node1
+		engine_that_stops 100 -- -r 30 --chunk 4096 --depth 2
+		client first read 9 1 7
+		held engine >"$T/held.before"
+		how=start client large read 5 1 1 -o "$T/out"
+		await halted engine
+		kill -KILL "${pids[node1]}"
+		reap node1 2>/dev/null
+		"$N/needle" put -S "$S" 5 1 1 --file "$T/grown" >/dev/null
+		node node2
+		kill -CONT "${pids[engine]}"
+		reap large
+		all_back() { [[ $(held engine) == $(cat "$T/held.before") ]]; }
+		await all_back
+		held engine >"$T/held.after"
+		stop engine node2
+	' || return 0
+	assert_done first large
+	cmp "$T/out" "$T/grown"
+	assertEquals "the bytes" 0 $?
+	assertEquals "descriptors and memory regions" "$(cat "$T/held.before")" "$(cat "$T/held.after")"
+}
+
+# Whatever it is that no descriptor is left for, it says so and keeps nothing.
+test_too_few_descriptors() {
+	on_engine '
+		for n in {4..30}; do
+			start few prlimit --nofile="$n" "$B/rdma_engine" -q -s "$sock" -p 10.99.0.1 -d rxe1
+			await there "$pid"
+			! ended "$pid" || reap few
+			[[ -e $T/few.rc ]] || break
+			cat "$T/few.err" >>"$T/all"
+		done
+		stop few
+	' || return 0
+	assertEquals "$(err_of few)" 0 "$(rc_of few)"
+	assert_in "$(<"$T/all")" 'epoll_create1\(\) failed: EMFILE'
+	assert_in "$(<"$T/all")" 'signalfd\(\) failed: EMFILE'
+	assertEquals '' "$(grep -v 'EMFILE\|too few file descriptors\|^ next: \|^libibverbs: ' "$T/all")"
+}
+
 . shunit2
