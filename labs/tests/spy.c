@@ -29,7 +29,8 @@
  * verbs 的快路径（poll_cq、post_*）不是动态符号，而是 context->ops 里的指针，所以
  * 在 ibv_open_device 之后换掉；query_port 也是（verbs.h 里的宏直接调它）。
  */
-#include <dlfcn.h>
+#include "real.h"
+
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -46,16 +47,6 @@
 #undef ibv_reg_mr
 
 #define MAX_NAMES 32
-
-/* dlsym 返回 void *；直接转成函数指针在 ISO C 里不合法，借一次 memcpy。*/
-#define REAL(name)                                             \
-	static __typeof__(&name) real;                         \
-	do {                                                   \
-		if (!real) {                                   \
-			void *found = dlsym(RTLD_NEXT, #name); \
-			memcpy(&real, &found, sizeof(real));   \
-		}                                              \
-	} while (0)
 
 static struct ibv_context_ops device_ops;
 

@@ -73,10 +73,10 @@ connected_or_ended() { connected "$1" || ended "$2"; }
 engine_that_stops() {
 	local -x SPY_STOP= LD_PRELOAD=${asan:+$asan:}$N/spy.so
 	while [[ $1 != -- ]]; do
-		SPY_STOP+=,ibv_post_send:$1
+		SPY_STOP+=${SPY_STOP:+,}ibv_post_send:$1
 		shift
 	done
-	SPY_STOP=${SPY_STOP#,} engine engine "${@:2}"
+	engine engine "${@:2}"
 }
 start_engine() {
 	local name=$1
@@ -114,6 +114,8 @@ held() {
 	ls "/proc/${pids[$1]}/fd" | wc -l
 	rdma resource show mr | grep -c "rdma_engine" || true
 }
+# it has what it had, when that was written down
+all_back() { [[ $(held engine) == $(cat "$T/held.before") ]]; }
 '
 
 # on_engine [--fresh] SCRIPT

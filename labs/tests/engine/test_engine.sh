@@ -538,7 +538,6 @@ test_a_needle_that_grows() {
 		node node2
 		kill -CONT "${pids[engine]}"
 		reap large
-		all_back() { [[ $(held engine) == $(cat "$T/held.before") ]]; }
 		await all_back
 		held engine >"$T/held.after"
 		stop engine node2

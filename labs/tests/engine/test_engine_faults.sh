@@ -273,7 +273,6 @@ test_client_killed_in_the_middle() {
 			client "beside$i" read 9 1 7
 			await has_sessions 0
 		done
-		all_back() { [[ $(held engine) == $(cat "$T/held.before") ]]; }
 		await all_back
 		held engine >"$T/held.after"
 		client again read 5 1 1 -o "$T/out" -O 19000000

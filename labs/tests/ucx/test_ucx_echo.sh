@@ -172,7 +172,7 @@ test_strangers() {
 	assert_done after server
 }
 
-# spied NAME CMD…: CMD with ucx_spy.so; SPY_UCX_FAIL and others say what it does
+# spied CMD…: with ucx_spy.so; SPY_UCX_FAIL and others say what that does
 spied() {
 	helper "$B/ucx_spy.so" -O1 -fPIC -shared labs/tests/ucx/ucx_spy.c
 	LD_PRELOAD=$B/ucx_spy.so "$@"
@@ -184,13 +184,14 @@ test_no_room_for_another_worker() {
 	local call fds i
 	for call in ucp_worker_create ucp_worker_get_efd; do
 		SPY_UCX_FAIL=$call:3+ spied serve ucx_echo server
-		for i in {1..34}; do
+		ask ucx_echo c1 -q
+		fds=$(count_fds)
+		for i in {2..34}; do
 			ask ucx_echo "c$i" -q
 			assert_done "c$i"
-			[[ ${fds-} ]] || fds=$(count_fds)
 		done
+		assert_done c1
 		await same_fds
-		fds=''
 		stop server
 		assertEquals "exit code" 0 "$(rc_of server)"
 		assertEquals "$(err_of server)" $'error\nerror' \
@@ -202,10 +203,11 @@ test_no_room_for_another_worker() {
 UCX_CALLS='config_read config_modify init_version worker_create worker_get_efd worker_arm
 	listener_create conn_request_query ep_create ep_flush_nbx stream_send_nbx
 	stream_recv_nbx tag_send_nbx tag_recv_nbx'
+declare -A most_of=([worker_arm]=2) # that is each time before it sleeps
 
 # what_of_call NAME CALL N: what that program says of it
 what_of_call() {
-	case $*  in
+	case $* in
 	*\ conn_request_query\ * | 'guest ep_'* | 'guest tag_send_nbx 3') # goes on without, tries again, is done
 		assert_done "$1" ;;
 	*) assert_in "$(err_of "$1")" '^error: ' "$*:" ;;
@@ -216,10 +218,9 @@ what_of_call() {
 # Each call fails once, in a server: that client has an error, and the next one is served,
 # or there is no server.
 test_calls_of_a_server_that_fail() {
-	local -A most=([worker_arm]=2) # each time before it sleeps
 	local call n seen=0
 	for call in $UCX_CALLS; do
-		for ((n = 1; n <= ${most[$call]:-20}; n++)); do
+		for ((n = 1; n <= ${most_of[$call]:-20}; n++)); do
 			rm -f "$T/failed"
 			SPY_UCX_FAIL=ucp_$call:$n SPY_UCX_FAILED=$T/failed spied serve ucx_echo host -t 3 -i 3
 			if ! ended "${pids[host]}"; then
@@ -238,11 +239,10 @@ test_calls_of_a_server_that_fail() {
 }
 
 test_calls_of_a_client_that_fail() {
-	local -A most=([worker_arm]=2) # each time before it sleeps
 	local call n seen=0
 	serve ucx_echo host -t 3 -i 3
 	for call in $UCX_CALLS; do
-		for ((n = 1; n <= ${most[$call]:-20}; n++)); do
+		for ((n = 1; n <= ${most_of[$call]:-20}; n++)); do
 			rm -f "$T/failed"
 			SPY_UCX_FAIL=ucp_$call:$n SPY_UCX_FAILED=$T/failed spied ask ucx_echo guest -q -t 3 -i 3
 			[[ -s $T/failed ]] || break

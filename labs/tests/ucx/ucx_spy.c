@@ -10,7 +10,8 @@
  * 一个 client，每次不一样；给少了，UCX 1.13 会在 uct_tcp_sockcm_ep 的清理里段错误。
  * 变量的名字不以 UCX_ 开头：那样的，UCX 会说它不认得。
  */
-#include <dlfcn.h>
+#include "../real.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,16 +54,6 @@ static bool fails(const char *name)
 	append("SPY_UCX_FAILED", name);
 	return true;
 }
-
-/* dlsym 返回 void *；直接转成函数指针在 ISO C 里不合法，借一次 memcpy。*/
-#define REAL(name)                                             \
-	static __typeof__(&name) real;                         \
-	do {                                                   \
-		if (!real) {                                   \
-			void *found = dlsym(RTLD_NEXT, #name); \
-			memcpy(&real, &found, sizeof(real));   \
-		}                                              \
-	} while (0)
 
 #define MAY_FAIL(type, name, params, args, failed)          \
 	type name params                                    \
