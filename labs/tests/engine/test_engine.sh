@@ -548,6 +548,27 @@ test_a_needle_that_grows() {
 	assertEquals "descriptors and memory regions" "$(cat "$T/held.before")" "$(cat "$T/held.after")"
 }
 
+# A READ was refused, and the node has ended: both are known at once, and the link is lost
+# once.
+test_a_link_is_lost_once() {
+	with_large 9000
+	on_engine '
+		export S=$T/store
+		node node1
+		SPY_LIE=rkey engine_that_stops 2 -- -r 1 --chunk 4096
+		how=start client refused read 5 1 1
+		await halted engine
+		nap 0.3
+		kill -KILL "${pids[node1]}"
+		reap node1 2>/dev/null
+		kill -CONT "${pids[engine]}"
+		reap refused
+		stop engine
+	' || return 0
+	assert_error refused 1 'Network timeout'
+	assertEquals "$(err_of engine)" 1 "$(grep -c ' is lost, ' "$T/engine.err")"
+}
+
 # Whatever it is that no descriptor is left for, it says so and keeps nothing.
 test_too_few_descriptors() {
 	on_engine '

@@ -78,6 +78,9 @@ in_the_lab() {
 		! stopped "$dir" $((2 * $#)) || break
 		sleep 0.2
 	done
+	for how in $(pgrep two_sides); do
+		grep -c qptrace-board "/proc/$how/maps"
+	done | sort -n | tail -n 1 >"$dir/boards"
 	touch "$dir/end"
 	wait
 	labs/qptrace -o "$dir/cm-alone.json" -- ucmatose -s 10.99.0.1 -p 7999 \
@@ -176,6 +179,7 @@ test_the_other_process_is_known_at_once() {
 		psn begins with PSN 100, but QP [0-9]+ of process [0-9]+ expects 100100
 		mtu path_mtu differs: .*QP [0-9]+ of process [0-9]+ has
 	END
+	assertEquals 'each maps its own board, and has let go of all others' 1 "$(<"$B/two/boards")"
 }
 
 # Whatever else was said is below it, and once.
