@@ -13,7 +13,6 @@
 #include "parts.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST_GIDS 256 /* sgid_index 只有 8 位 */
@@ -74,19 +73,15 @@ static void see_path(struct explanation *why, const struct path *p)
 /* GID 表里哪些槽位是满的：选错了的人最想知道这个。*/
 static void see_filled_slots(struct explanation *why, struct path *p)
 {
-	struct ibv_gid_entry *table = calloc(MOST_GIDS, sizeof(*table));
+	struct ibv_gid_entry table[MOST_GIDS] = { 0 };
 	char gid[GID_TEXT_SIZE];
-	ssize_t n;
+	ssize_t n = ibv_query_gid_table(p->context, table, MOST_GIDS, 0);
 
-	if (!table)
-		return;
-	n = ibv_query_gid_table(p->context, table, MOST_GIDS, 0);
 	for (ssize_t i = 0; i < n && i < 8; i++)
 		if (table[i].port_num == p->ah->port_num)
 			also_seen(why, "slot %u: %s, %s", table[i].gid_index,
 				  gid_text(gid, table[i].gid.raw),
 				  gid_type_name(table[i].gid_type));
-	free(table);
 }
 
 static struct explanation empty_slot(struct path *p)

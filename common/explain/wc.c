@@ -91,9 +91,9 @@ static struct explanation check_mtu(const struct case_of *c)
 	if (!c->rq->mine || !c->rq->peer)
 		return no_idea();
 	n = explain_pair(c->rq->mine, c->rq->peer, all, EXPLAIN_MOST);
-	for (size_t i = 0; i < n; i++)
-		if (explained_as(&all[i], "mtu-differs"))
-			return all[i];
+	while (n--)
+		if (explained_as(&all[n], "mtu-differs"))
+			return all[n];
 	return no_idea();
 }
 

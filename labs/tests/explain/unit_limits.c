@@ -620,9 +620,15 @@ static void test_accepted_states(void)
 static void test_names(void)
 {
 	enum ibv_qp_state way[QP_PATH_MAX];
+	enum ibv_qp_type type;
 	char text[512];
 	size_t whole;
 
+	expect_true("no type of the table",
+		    !qp_type_by_name("RAW_PACKET", &type) &&
+			    !qp_type_by_name("UNKNOWN", &type));
+	for (int step = 0; step < QP_STATES * QP_STATES; step++)
+		qp_transition_text(step / QP_STATES, step % QP_STATES);
 	expect_true("the last type",
 		    !strcmp(qp_type_name(IBV_QPT_XRC_RECV), "XRC_TGT"));
 	expect_true("the next",
