@@ -101,22 +101,35 @@ static bool says(int sock, char type, const char *wanted)
 	return got;
 }
 
-/* 这么多个客户，每个都丢下自己的命令；最后一个好好地用完。*/
+#define DEAF 4 /* 这个客户的命令不理 SIGHUP */
+
+/*
+ * 这么多个客户，每个都丢下自己的命令，和 pipe 装不下的 stdin；最后一个好好地用完。
+ */
 static void talk(int sock, int clients)
 {
+	static const char much[WIRE_CHUNK], zeros[] = "00000000000000000";
 	char nonce[16];
 
 	for (int i = 0; i < clients; i++) {
+		wire_put(&to, W_START, "half a start", 12);
 		snprintf(nonce, sizeof(nonce), "%d", i);
-		start(nonce, i % 2 ? "1" : "0", "/", "exec sleep 60");
+		start(nonce, i % 2 ? "1" : "0", "/",
+		      i == DEAF ? "trap '' HUP; echo deaf\n"
+				  "while :; do sleep 9; done"
+				: "exec sleep 60");
 		says(sock, W_WELCOME, nonce);
+		if (i == DEAF)
+			says(sock, W_STDOUT, "deaf\n");
+		wire_put(&to, W_SIGNAL, zeros, 16);
+		wire_put(&to, W_SIGNAL, zeros, 17);
 		wire_put(&to, W_WINSIZE,
 			 "30\0"
 			 "100",
 			 7);
 		wire_put(&to, W_WINSIZE, "30", 2);
-		wire_puts(&to, W_STDIN, "something");
-		wire_put(&to, W_START, "half a start", 12);
+		for (int k = 0; k < 7; k++)
+			wire_put(&to, W_STDIN, much, sizeof(much));
 		wire_put(&to, W_START,
 			 "1\0"
 			 "0\0"
@@ -127,7 +140,7 @@ static void talk(int sock, int clients)
 			 "3\0"
 			 "9\0"
 			 "x",
-			 25);
+			 20);
 	}
 	start("last", "0", "/", "echo \"$WORD $# $(env | grep -c WORD)\"; cat");
 	says(sock, W_WELCOME, "last");
@@ -140,7 +153,7 @@ static void talk(int sock, int clients)
 }
 
 struct left {
-	int blocks, files;
+	int blocks, files, children;
 };
 
 static struct left after(int clients)
@@ -150,9 +163,10 @@ static struct left after(int clients)
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) ||
-	    pipe(told))
+	    pipe2(told, O_CLOEXEC))
 		abort();
 	wire_clear(&to);
+	free(in.frame.data);
 	memset(&in, 0, sizeof(in));
 	pid = fork();
 	if (!pid) {
@@ -164,20 +178,22 @@ static struct left after(int clients)
 		end = session_serve(pair[1], true);
 		left.blocks = blocks;
 		left.files = open_files();
+		left.children = waitpid(-1, NULL, WNOHANG) >= 0;
 		if (write(told[1], &left, sizeof(left)) != sizeof(left))
 			abort();
 		_exit(end);
 	}
 	close(pair[1]);
+	close(told[1]);
 	talk(pair[0], clients);
 	CHECK(read(told[0], &left, sizeof(left)) == sizeof(left), "%d clients",
 	      clients);
+	CHECK(!left.children, "%d clients: a child was left", clients);
 	close(pair[0]);
 	waitpid(pid, &status, 0);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == SESSION_DONE,
 	      "%d clients: status %d", clients, status);
 	close(told[0]);
-	close(told[1]);
 	return left;
 }
 
