@@ -445,7 +445,7 @@ static int converse(struct attach *a, char **argv)
 	return a->expired ? TIMED_OUT : a->status;
 }
 
-/* -o：杀掉自己的 VM。RUNDIR 里只有普通文件和 socket，没有子目录。 */
+/* -o：杀掉自己的 VM，它是我们的子进程，别的进程不碰。RUNDIR 里只有普通文件和 socket，没有子目录。 */
 static void clean_up(struct attach *a)
 {
 	DIR *d = a->qemu ? opendir(a->dir) : NULL;
@@ -453,8 +453,8 @@ static void clean_up(struct attach *a)
 
 	if (!d)
 		return;
-	kill(a->qemu, SIGKILL);
-	waitpid(a->qemu, NULL, 0);
+	if (!waitpid(a->qemu, NULL, WNOHANG) && !kill(a->qemu, SIGKILL))
+		waitpid(a->qemu, NULL, 0);
 	while ((e = readdir(d)))
 		unlinkat(dirfd(d), e->d_name, 0);
 	closedir(d);
