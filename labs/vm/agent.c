@@ -416,16 +416,13 @@ static int open_all(struct agent *a)
 int main(int argc, char **argv)
 {
 	struct agent a = { .failed = argc > 1 && *argv[1] ? argv[1] : NULL };
-	struct epoll_event events[8];
+	struct epoll_event event;
 
 	signal(SIGPIPE, SIG_IGN);
 	oom_score("-1000");
 	if (open_all(&a))
 		power_off();
-	for (;;) {
-		int n = epoll_wait(a.epoll, events, 8, patience(&a));
-
-		for (int i = 0; i < n; i++)
-			on_event(&a, &events[i]);
-	}
+	for (;;)
+		if (epoll_wait(a.epoll, &event, 1, patience(&a)) == 1)
+			on_event(&a, &event);
 }

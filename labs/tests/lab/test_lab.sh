@@ -192,6 +192,13 @@ test_guest_is_root_and_may_lock_memory() {
 	assertEquals "0 unlimited" "$("$L" run bash -c 'echo "$(id -u) $(ulimit -l)"')"
 }
 
+# What spares process 1 when memory runs out, and what it has open, is not the command's.
+test_what_a_command_inherits() {
+	# shellcheck disable=SC2016
+	assertEquals '0 -1000 0 1 2 3 0' "$("$L" run sh -c 'echo $(cat /proc/self/oom_score_adj /proc/1/oom_score_adj
+		ls /proc/self/fd; ls -l /proc/1/fd | grep -c -e urandom -e oom_score)')"
+}
+
 test_clock_is_right() {
 	local off
 	"$L" run date -s @1000000000 >/dev/null
@@ -414,6 +421,31 @@ test_down_leaves_nothing() {
 	assertEquals 0 "$(qemus "$run/")"
 	"$L" down 2>"$T/err"
 	assertEquals "a second time" 0 $?
+}
+
+test_down_writes_back_what_is_mapped() {
+	"${CC:-cc}" -x c -o build/dirty - <<-'END'
+		#include <fcntl.h>
+		#include <stdio.h>
+		#include <string.h>
+		#include <sys/mman.h>
+		#include <unistd.h>
+		int main(void)
+		{
+			int fd = open("build/mapped", O_RDWR);
+
+			strcpy(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), "mapped");
+			write(1, "dirty\n", 6);
+			pause();
+		}
+	END
+	truncate -s 4096 build/mapped
+	"$L" run build/dirty >"$T/out" 2>/dev/null &
+	client=$!
+	wait_for grep -q dirty "$T/out"
+	"$L" down 2>/dev/null
+	wait "$client"
+	assertEquals mapped "$(tr -d '\0' <build/mapped)"
 }
 
 test_starter_killed_half_way() {

@@ -11,6 +11,7 @@ oneTimeSetUp() {
 	local name
 	helper "$B/unit_wire" labs/tests/lab/unit_wire.c
 	helper "$B/unit_session" -U_GNU_SOURCE "${watched[@]}" -Wl,--wrap={malloc,calloc,realloc,free} labs/tests/lab/unit_session.c "$SOURCES/labs/vm/session.c"
+	helper "$B/unit_agent" -U_GNU_SOURCE "${watched[@]}" -I"$SOURCES/labs/vm" labs/tests/lab/unit_agent.c
 	helper "$B/watched/fake_vm" labs/tests/lab/fake_vm.c
 	for name in attach ctl; do
 		helper "$B/watched/$name" -U_GNU_SOURCE "${watched[@]}" "$SOURCES/labs/vm/$name.c"
@@ -38,6 +39,11 @@ test_sessions() {
 	assertEquals 'session: 0 failures' "$(on_host "${apart[@]}" "$B/unit_session" 2>&1)"
 }
 
+test_agent() {
+	assertEquals 'agent: 0 failures' "$(on_host "$B/unit_agent" 2>"$T/err")"
+	assert_in "$(<"$T/err")" '^agent: fork: '
+}
+
 # What was left of another client's session, more digits than any number has, and no
 # credit for what comes on stdin.
 test_a_session_that_lies() {
@@ -46,7 +52,9 @@ test_a_session_that_lies() {
 		fake_vm s0 W W0123456789abcdef 1stale X7 W% 1good X0 -- attach . true
 	assertEquals 'its lock' 600 "$(stat -c %a "$T/s0.lock")"
 	says 0 '' '' fake_vm s0 W% "C$zeros" "C${zeros}0" "X$zeros" -- attach . true
-	says 0 262144 '' fake_vm s0 W% - X0 -- attach . true </dev/zero
+	# It has no stderr, and what is said there is thrown away.
+	says 0 262144 '' bash -c 'exec "$@" 2>&-' sh \
+		fake_vm s0 W% 2words - X0 -- attach . true </dev/zero
 }
 
 test_an_agent_that_lies() {
