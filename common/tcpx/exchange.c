@@ -175,7 +175,8 @@ int tcpx_receive_plan(int sock, struct tcpx_plan *plan, int64_t deadline)
 	size = be64toh(msg.size);
 	iters = be64toh(msg.iters);
 	if (mode > TCPX_PING_PONG || size > TCPX_MAX_SIZE || iters < 1 ||
-	    iters > MAX_ITERS || msg.text > 1)
+	    iters > MAX_ITERS || msg.text > 1 ||
+	    (msg.text && (mode != TCPX_CHECK || size != sizeof(TCPX_TEXT))))
 		return fail(-EPROTO, "run the same build on both sides",
 			    "the peer's plan cannot be: mode %u, %ju "
 			    "messages of %ju bytes",

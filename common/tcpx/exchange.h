@@ -18,6 +18,7 @@
 
 #define TCPX_MAX_CHANNELS 64
 #define TCPX_MAX_SIZE	  (1u << 30) /* bytes of one message */
+#define TCPX_TEXT	  "Hello from TCPX client!"
 
 enum tcpx_mode {
 	TCPX_CHECK,	/* client to server, each message checked */
@@ -30,7 +31,7 @@ struct tcpx_plan {
 	enum tcpx_mode mode;
 	uint64_t size;	/* bytes of one message, 0 ... TCPX_MAX_SIZE */
 	uint64_t iters; /* messages on each channel */
-	bool text;	/* messages are text, not a pattern */
+	bool text;	/* messages are TCPX_TEXT; in TCPX_CHECK, of its size */
 };
 
 /*

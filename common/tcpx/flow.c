@@ -133,7 +133,7 @@ static void prepare(struct tcpx_flow *flow, uint64_t message)
 		return;
 	flow->prepared++;
 	if (flow->plan->text)
-		memcpy(data, TCPX_TEXT, flow->plan->size);
+		memcpy(data, TCPX_TEXT, sizeof(TCPX_TEXT));
 	/* 测速：每个 buffer 只填一次。*/
 	else if (flow->plan->mode == TCPX_CHECK || message < flow->window)
 		pattern_fill(data, flow->plan->size, seed_of(flow, message));
@@ -151,8 +151,7 @@ static int arrived_wrong(const struct tcpx_flow *flow, uint64_t message,
 
 static int check_text(const struct tcpx_flow *flow, uint64_t message)
 {
-	if (flow->plan->size == sizeof(TCPX_TEXT) &&
-	    !memcmp(slot(flow, message), TCPX_TEXT, sizeof(TCPX_TEXT)))
+	if (!memcmp(slot(flow, message), TCPX_TEXT, sizeof(TCPX_TEXT)))
 		return 0;
 	return arrived_wrong(flow, message, "it is not the text");
 }

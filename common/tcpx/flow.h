@@ -9,7 +9,6 @@
 #include "base/laps.h"
 #include "exchange.h"
 
-#define TCPX_TEXT	"Hello from TCPX client!"
 #define TCPX_TEXT_SPACE 4096 /* posted by a receiver of text, bytes */
 
 /* One direction of one channel. Zero it before use. */

@@ -123,7 +123,7 @@ test_hostile_peers() {
 		server deal cut=20 close
 		server deal close
 		server deal,mode=2 handles fill=127 close
-		server deal,text=1,size=1073741824 close
+		server deal,size=1073741824 close
 		client fill=4096
 		client handles fill=127 close
 		client handles fill=128

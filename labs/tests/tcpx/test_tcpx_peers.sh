@@ -23,6 +23,8 @@ hostile_clients() {
 		deal,iters=100000001|plan cannot be
 		deal,mode=3|plan cannot be: mode 3
 		deal,text=2|plan cannot be
+		deal,text=1,size=4096|plan cannot be: mode 0, 1 messages of 4096 bytes
+		deal,mode=2,text=1,size=24|plan cannot be: mode 2
 		deal close|waiting for the peer to reach READY|peer's sync|accept
 		deal,mode=2 close|reading the peer's handle header
 		deal,mode=2 handles,count=2 fill=256|one channel there and one back, not 1 and 2
