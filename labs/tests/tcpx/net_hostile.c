@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdalign.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -46,6 +47,11 @@ keep_log(int level, unsigned long flags, const char *file, int line,
 	va_end(ap);
 	n = strlen(logged);
 	snprintf(logged + n, sizeof(logged) - n, "\n");
+}
+
+void start(void)
+{
+	CHECK(!net->init(keep_log), "init");
 }
 
 unsigned int count(const char *text)
@@ -129,6 +135,21 @@ static struct {
 } children[2];
 static unsigned int running, failures, cases;
 
+/* 盖住 libc 的。这里没有别的线程，用不着锁：只看有没有配对。*/
+static int locked;
+
+int pthread_mutex_lock(pthread_mutex_t *lock)
+{
+	(void)lock;
+	return locked++, 0;
+}
+
+int pthread_mutex_unlock(pthread_mutex_t *lock)
+{
+	(void)lock;
+	return locked--, 0;
+}
+
 static void reap(void)
 {
 	int status;
@@ -155,6 +176,7 @@ void in_child(const char *name, void (*run)(const void *), const void *arg)
 		return;
 	alarm(60);
 	run(arg);
+	CHECK(!locked, "%d locks are held", locked);
 	printf("ok %s\n", name);
 	fflush(stdout);
 	exit(0); /* LeakSanitizer 在这里看 */
@@ -165,15 +187,16 @@ int main(int argc, char *argv[])
 	void *lib = argc == 2 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
 
 	net = lib ? dlsym(lib, "ncclNetPlugin_v8") : NULL;
-	if (!net || net->init(keep_log)) {
+	if (!net) {
 		fprintf(stderr, "usage: net_hostile PLUGIN.so\n");
 		return 2;
 	}
 	listener_cases();
 	receiver_cases();
 	sender_cases();
+	device_cases();
 	while (running)
 		reap();
 	printf("%u cases, %u failed\n", cases, failures);
-	return failures || cases < 80;
+	return failures || cases < 110;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * net_hostile.h - what the parts of net_hostile share: net_hostile.c runs the cases,
- * the others are the peers of a listener, of a receiver and of a sender.
+ * the others are the peers of a listener, of a receiver and of a sender, and the
+ * interfaces that the plugin finds.
  */
 #ifndef LABS_TESTS_TCPX_NET_HOSTILE_H
 #define LABS_TESTS_TCPX_NET_HOSTILE_H
@@ -47,6 +48,18 @@ extern char storage[NCCL_NET_DEV_HANDLE_SIZE]; /* for connect and accept */
 		_exit(3);                                      \
 	} while (0)
 
+/* What comes of a call that its arguments forbid. */
+#define REFUSED(call)                                                         \
+	do {                                                                  \
+		int refused = (call);                                         \
+                                                                              \
+		CHECK(refused == NCCL_INVALID_ARGUMENT, #call " returned %d", \
+		      refused);                                               \
+	} while (0)
+
+/* init(), which comes before all else. */
+void start(void);
+
 /* How often the log says so. */
 unsigned int count(const char *text);
 
@@ -64,6 +77,13 @@ char *put_frame(char *at, uint32_t magic, uint32_t seq, uint32_t slot,
 /* Exactly n bytes, or the case fails. */
 void say(int fd, const char *bytes, size_t n);
 void hear(int fd, char *bytes, size_t n);
+
+/* Any send() of this process, the plugin's, too: a byte short, or not at all. */
+enum {
+	WHOLE,
+	SHORT = -1
+};
+extern int send_fault; /* or an errno */
 
 /* Close; reset: with an RST. */
 void end(int fd, bool reset);
@@ -100,5 +120,6 @@ void close_all(struct victim *v);
 void listener_cases(void);
 void receiver_cases(void);
 void sender_cases(void);
+void device_cases(void);
 
 #endif

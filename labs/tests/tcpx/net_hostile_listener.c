@@ -18,12 +18,18 @@ void listen_on(struct victim *v)
 {
 	char handle[NCCL_NET_HANDLE_MAXSIZE];
 
+	start();
 	v->fds = open_files();
+	memset(handle, 0xee, sizeof(handle));
 	CHECK(!net->listen(0, handle, &v->listen), "listen");
 	v->addr.sin_family = AF_INET;
 	memcpy(&v->addr.sin_addr, handle + 8, 4);
 	memcpy(&v->addr.sin_port, handle + 12, 2);
 	memcpy(&v->cookie, handle + 24, 8);
+	CHECK(v->addr.sin_addr.s_addr == htonl(INADDR_LOOPBACK),
+	      "it listens elsewhere than on its device");
+	for (size_t i = 40; i < sizeof(handle); i++)
+		CHECK(!handle[i], "byte %zu of the handle is not its own", i);
 }
 
 static int knock(const struct victim *v)
@@ -331,6 +337,34 @@ static void run_deadline(const void *arg)
 	close_all(&v);
 }
 
+/* 也盖住 libc 的。*/
+static bool listen_fails;
+
+int listen(int fd, int backlog)
+{
+	if (!listen_fails)
+		return (int)syscall(SYS_listen, fd, backlog);
+	errno = EADDRINUSE;
+	return -1;
+}
+
+static void run_no_port(const void *arg)
+{
+	char handle[NCCL_NET_HANDLE_MAXSIZE];
+	void *comm = NULL;
+	int fds, rc;
+
+	(void)arg;
+	start();
+	fds = open_files();
+	listen_fails = true;
+	rc = net->listen(0, handle, &comm);
+	CHECK(rc == NCCL_SYSTEM_ERROR && !comm &&
+		      count("listening on 127.0.0.1:0 failed") == 1,
+	      "listen returned %d", rc);
+	CHECK(open_files() == fds, "its socket is left");
+}
+
 void listener_cases(void)
 {
 	EACH(hello_cases, run_hello);
@@ -338,4 +372,5 @@ void listener_cases(void)
 	in_child("listener: who does not come in time", run_deadline, NULL);
 	in_child("listener: a crowd that is silent", run_crowd, NULL);
 	in_child("listener: closed with half-open ones", run_half_open, NULL);
+	in_child("listener: no port for it", run_no_port, NULL);
 }

@@ -4,6 +4,8 @@
  */
 #include "net_hostile.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -262,7 +264,168 @@ static void run_frame(const void *arg)
 	close_all(&v);
 }
 
+static int irecv_once(struct victim *v, void **request)
+{
+	void *data = arena;
+	int size = 300, tag = 0x123456;
+
+	return net->irecv(v->comm, 1, &data, &size, &tag, NULL, request);
+}
+
+/* 内核收不下一个 credit 的全部，或者暂时一点也不收：欠着的由 test 补上。*/
+static void run_announce(const void *arg)
+{
+	static const int faults[] = { SHORT, EAGAIN };
+	struct victim v = { 0 };
+	char bytes[20], credit[20];
+	int fd[3], done;
+
+	(void)arg;
+	listen_on(&v);
+	join(&v, fd);
+	for (uint32_t seq = 0; seq < 2; seq++) {
+		send_fault = faults[seq];
+		CHECK(!irecv_once(&v, &v.request[0]) && v.request[0], "irecv");
+		send_fault = WHOLE;
+		done = 1;
+		CHECK(!net->test(v.request[0], &done, NULL) && !done,
+		      "test of nothing");
+		put(put(put(put(put(credit, CREDIT, 4), seq, 4), 1, 4), 300, 4),
+		    0x123456, 4);
+		hear(fd[0], bytes, sizeof(bytes));
+		CHECK(!memcmp(bytes, credit, sizeof(bytes)),
+		      "credit %u is wrong", seq);
+	}
+	for (int i = 0; i < 3; i++)
+		close(fd[i]);
+	close_all(&v);
+}
+
+static void run_announce_fails(const void *arg)
+{
+	struct victim v = { 0 };
+	int fd[3], rc;
+
+	(void)arg;
+	listen_on(&v);
+	join(&v, fd);
+	send_fault = ECONNRESET;
+	rc = irecv_once(&v, &v.request[0]);
+	send_fault = WHOLE;
+	CHECK(rc == NCCL_REMOTE_ERROR && !v.request[0] &&
+		      count("announcing a receive failed") == 1,
+	      "irecv returned %d", rc);
+	for (int i = 0; i < 3; i++)
+		close(fd[i]);
+	close_all(&v);
+}
+
+/* 拿错了的：listener、另一种 comm、别人的 mhandle，或者只是看上去像。*/
+static void refuse_strangers(struct victim *v, struct victim *other)
+{
+	ncclNetDeviceHandle_t *dh = (void *)storage;
+	void *forged[4] = { NULL, v->comm }, *mr, *others, *made;
+	void *data = arena, *mhandles[] = { NULL, forged };
+	int size = 1, tag = 0;
+
+	CHECK(!net->regMr(v->comm, arena, 1, NCCL_PTR_HOST, &mr) &&
+		      !net->regMr(other->comm, arena, 1, NCCL_PTR_HOST,
+				  &others),
+	      "regMr");
+	mhandles[0] = others;
+	for (int i = 0; i < 2; i++) {
+		REFUSED(net->irecv(v->comm, 1, &data, &size, &tag, &mhandles[i],
+				   &made));
+		REFUSED(net->deregMr(v->comm, mhandles[i]));
+	}
+	REFUSED(net->deregMr(v->comm, NULL));
+	REFUSED(net->deregMr(v->listen, mr));
+	REFUSED(net->regMr(v->listen, arena, 1, NCCL_PTR_HOST, &made));
+	REFUSED(net->irecv(v->listen, 1, &data, &size, &tag, NULL, &made));
+	REFUSED(net->isend(v->listen, arena, 1, 0, NULL, &made));
+	REFUSED(net->isend(v->comm, arena, 1, 0, NULL, &made));
+	REFUSED(net->accept(v->comm, &made, &dh));
+	REFUSED(net->closeSend(v->listen));
+	REFUSED(net->closeRecv(v->listen));
+	REFUSED(net->closeSend(v->comm));
+	REFUSED(net->closeListen(v->comm));
+	CHECK(!net->deregMr(other->comm, others) && !net->deregMr(v->comm, mr),
+	      "deregMr");
+}
+
+struct bad_irecv {
+	int n;
+	void *data;
+	int size;
+	char missing; /* 哪个数组 */
+};
+
+static const struct bad_irecv bad_irecvs[] = {
+	{ 0, arena, 1 },      { -1, arena, 1 },	    { 9, arena, 1 },
+	{ 1000, arena, 1 },   { 1, arena, 1, 'd' }, { 1, arena, 1, 's' },
+	{ 1, arena, 1, 't' }, { 1, arena, -1 },	    { 1, arena, INT_MIN },
+	{ 1, NULL, 5 },
+};
+
+static void refuse_bad_irecvs(struct victim *v)
+{
+	static void *data[1000];
+	static int sizes[1000], tags[1000];
+	void *made;
+
+	for (size_t i = 0; i < sizeof(bad_irecvs) / sizeof(*bad_irecvs); i++) {
+		const struct bad_irecv *b = &bad_irecvs[i];
+
+		for (int k = 0; k < 1000; k++) {
+			data[k] = b->data;
+			sizes[k] = b->size;
+		}
+		REFUSED(net->irecv(
+			v->comm, b->n, b->missing == 'd' ? NULL : data,
+			b->missing == 's' ? NULL : sizes,
+			b->missing == 't' ? NULL : tags, NULL, &made));
+	}
+}
+
+/* 什么也没有挂出去，comm 还是好的：八个空的缓冲区是第一个，第 17 个没有位置。*/
+static void run_caller(const void *arg)
+{
+	struct victim v = { 0 }, other = { 0 };
+	void *data[8] = { NULL }, *request;
+	int fd[3], fds[3], sizes[8] = { 0 }, tags[8] = { 0 };
+	char credit[12 + 8 * 8];
+
+	(void)arg;
+	listen_on(&v);
+	join(&v, fd);
+	listen_on(&other);
+	join(&other, fds);
+	refuse_strangers(&v, &other);
+	refuse_bad_irecvs(&v);
+	for (int i = 0; i < 17; i++) {
+		request = &v;
+		CHECK(!net->irecv(v.comm, 8, data, sizes, tags, NULL,
+				  &request) &&
+			      (request != NULL) == (i < 16),
+		      "irecv %d", i);
+	}
+	hear(fd[0], credit, sizeof(credit));
+	CHECK(!get(credit + 4, 4) && get(credit + 8, 4) == 8, "its credit");
+	request = &v;
+	CHECK(!net->iflush(v.comm, 1, data, sizes, NULL, &request) && !request,
+	      "iflush");
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	close_all(&other);
+	for (int i = 0; i < 3; i++)
+		close(fd[i]);
+	close_all(&v);
+}
+
 void receiver_cases(void)
 {
 	EACH(frame_cases, run_frame);
+	in_child("irecv: its credit is late", run_announce, NULL);
+	in_child("irecv: its credit cannot be sent", run_announce_fails, NULL);
+	in_child("irecv: whose caller errs", run_caller, NULL);
 }

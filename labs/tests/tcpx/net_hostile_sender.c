@@ -6,7 +6,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -27,6 +29,7 @@ static void make_handle(struct sender *s)
 	socklen_t len = sizeof(addr);
 
 	addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	start();
 	s->fds = open_files();
 	s->listener = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK(!bind(s->listener, (struct sockaddr *)&addr, len) &&
@@ -95,12 +98,16 @@ static void close_sender(struct sender *s)
  * hello 有 24 个字节，内核当然一次就收下；它收不下的那一次，在这里：少收一个。进程里
  * 的 send 都是这一个，插件的也是。
  */
-static bool sends_short;
+int send_fault;
 
 ssize_t send(int fd, const void *bytes, size_t size, int flags)
 {
-	return sendto(fd, bytes, size - (sends_short && size > 1), flags, NULL,
-		      0);
+	if (send_fault > 0) {
+		errno = send_fault;
+		return -1;
+	}
+	return sendto(fd, bytes, size - (send_fault == SHORT && size > 1),
+		      flags, NULL, 0);
 }
 
 static void run_short(const void *arg)
@@ -108,9 +115,9 @@ static void run_short(const void *arg)
 	struct sender s = { 0 };
 
 	(void)arg;
-	sends_short = true;
+	send_fault = SHORT;
 	connect_to_me(&s);
-	sends_short = false;
+	send_fault = WHOLE;
 	close_sender(&s);
 }
 
@@ -128,6 +135,7 @@ static const struct handle_case handle_cases[] = {
 	{ "handle: an attempt", "no pristine copy", 32, 1 },
 	{ "handle: a pointer for an attempt", "no pristine copy", 37, 0x7f },
 	{ "handle: port 1", "connect to 127.0.0.1:", 12 },
+	{ "handle: a multicast address", "connect to 224.0.0.1:", 8, 0x9f },
 };
 // clang-format on
 
@@ -146,7 +154,8 @@ static void run_handle(const void *arg)
 		CHECK(!s.comm, "it connects");
 		pause_for("connect to fail", &rounds);
 	}
-	CHECK(rc == (c->flip ? NCCL_INVALID_ARGUMENT : NCCL_SYSTEM_ERROR),
+	CHECK(rc == (strncmp(c->fault, "connect to", 10) ? NCCL_INVALID_ARGUMENT
+							 : NCCL_SYSTEM_ERROR),
 	      "connect returned %d", rc);
 	CHECK(count(c->fault) == 1, "no word of \"%s\"", c->fault);
 	close_sender(&s);
@@ -184,6 +193,38 @@ static void run_moved(const void *arg)
 		CHECK(!connect_once(&s), "connect");
 		pause_for("connect", &rounds);
 	}
+	close_sender(&s);
+}
+
+/* NCCL_LAB_NSOCKS：1 … 8，别的都当没说。*/
+struct sockets_case {
+	const char *name; /* 冒号之后是它 */
+	unsigned int count;
+};
+
+static const struct sockets_case sockets_cases[] = {
+	{ "sockets: 8", 9 },  { "sockets: 1", 2 },  { "sockets: 9", 3 },
+	{ "sockets: 0", 3 },  { "sockets: -1", 3 }, { "sockets: 3x", 3 },
+	{ "sockets: 99", 3 },
+};
+
+static void run_sockets(const void *arg)
+{
+	const struct sockets_case *c = arg;
+	struct sender s = { 0 };
+	char hello[24];
+	int rounds = 0;
+
+	setenv("NCCL_LAB_NSOCKS", c->name + strlen("sockets: "), 1);
+	make_handle(&s);
+	while (!s.comm) {
+		CHECK(!connect_once(&s), "connect");
+		pause_for("connect", &rounds);
+	}
+	s.fd[0] = accept(s.listener, NULL, NULL);
+	hear(s.fd[0], hello, sizeof(hello));
+	CHECK(get(hello + 7, 1) == c->count, "%u sockets",
+	      (unsigned int)get(hello + 7, 1));
 	close_sender(&s);
 }
 
@@ -356,6 +397,64 @@ static void run_stale(const void *arg)
 	close_sender(&s);
 }
 
+/* credit 断在当中：后一半来了，从那里接着读。*/
+static void run_halves(const void *arg)
+{
+	const struct credit first = { 0, 0, 1, 1 }, second = { 0, 1, 1, 1 };
+	struct sender s = { 0 };
+	char bytes[256], data[1] = { 0 };
+	size_t size;
+
+	(void)arg;
+	connect_to_me(&s);
+	size = build_credit(bytes, &first, 9);
+	size += build_credit(bytes + size, &second, 10);
+	say(s.fd[0], bytes, 33);
+	isend_at_last(&s, data, 9);
+	say(s.fd[0], bytes + 33, size - 33);
+	isend_at_last(&s, data, 10);
+	close_sender(&s);
+}
+
+/* 调用者错了：什么也不发。16 个不 test，第 17 个就没有位置。*/
+static void run_caller(const void *arg)
+{
+	struct sender s = { 0 }, other = { 0 };
+	char bytes[256], data[1] = { 0 };
+	void *forged[4], *mr, *request, *first;
+	size_t size = 0;
+	int done = 0;
+
+	(void)arg;
+	connect_to_me(&s);
+	connect_to_me(&other);
+	forged[0] = NULL;
+	forged[1] = s.comm;
+	CHECK(!net->regMr(other.comm, data, 1, NCCL_PTR_HOST, &mr), "regMr");
+	for (uint32_t seq = 0; seq < 3; seq++)
+		size += build_credit(bytes + size,
+				     &(struct credit){ 0, seq, 8, 1 }, 9);
+	say(s.fd[0], bytes, size);
+	first = isend_at_last(&s, data, 9);
+	REFUSED(net->isend(s.comm, data, 1, 9, mr, &request));
+	REFUSED(net->isend(s.comm, data, 1, 9, forged, &request));
+	REFUSED(net->isend(s.comm, data, -1, 9, NULL, &request));
+	REFUSED(net->isend(s.comm, data, INT_MIN, 9, NULL, &request));
+	REFUSED(net->isend(s.comm, NULL, 5, 9, NULL, &request));
+	for (int i = 1; i < 17; i++) {
+		request = &s;
+		CHECK(!net->isend(s.comm, NULL, 0, 9, NULL, &request) &&
+			      (request != NULL) == (i < 16),
+		      "isend %d", i);
+	}
+	CHECK(!net->test(first, &done, NULL) && done, "test");
+	CHECK(!net->isend(s.comm, data, 1, 9, NULL, &request) && request,
+	      "there is room again");
+	CHECK(!net->deregMr(other.comm, mr), "deregMr");
+	close_sender(&other);
+	close_sender(&s);
+}
+
 /* data socket 没了，credit 却还在：发不出去，要在发的时候说。*/
 static void run_cut_off(const void *arg)
 {
@@ -384,9 +483,12 @@ void sender_cases(void)
 {
 	EACH(handle_cases, run_handle);
 	in_child("handle: moved while it connects", run_moved, NULL);
+	EACH(sockets_cases, run_sockets);
 	EACH(credit_cases, run_credit);
 	in_child("credit: too small", run_small, NULL);
 	in_child("credit: a slot of long ago", run_stale, NULL);
+	in_child("credit: in halves", run_halves, NULL);
 	in_child("hello: not all of it at once", run_short, NULL);
 	in_child("send: the data socket is gone", run_cut_off, NULL);
+	in_child("isend: whose caller errs", run_caller, NULL);
 }
