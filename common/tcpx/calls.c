@@ -176,7 +176,7 @@ static int ask_until_there(struct tcpx_comm *comm, int dev, void *from,
 	const char *side = comm->sends ? "send" : "recv";
 	struct poll_pause pause = { 0 };
 	unsigned long polls = 1;
-	int rc;
+	int rc, gave_up = 0;
 
 	/*
 	 * rc 为 0 而 comm 为 NULL，意思是“还没好，再来”，不是失败。上限由期限来定。
@@ -188,16 +188,21 @@ static int ask_until_there(struct tcpx_comm *comm, int dev, void *from,
 				     "%s: rc=0 %s_comm=(nil): not ready, call "
 				     "again",
 				     who, side);
-		rc = tcpx_pause(&pause, wait,
-				comm->sends ? "connect()" : "accept()", next);
-		if (rc)
+		gave_up = tcpx_pause(&pause, wait,
+				     comm->sends ? "connect()" : "accept()",
+				     next);
+		if (gave_up)
 			break;
 	}
 	plugin_debug(comm->net,
 		     "%s (v%d): rc=%d %s_comm=%p %s_dev_handle=%p calls=%lu",
 		     who, comm->net->api, rc, side, comm->comm, side,
 		     comm->dev_handle, polls);
-	return rc;
+	if (gave_up || !rc)
+		return gave_up;
+	return comm->sends
+		       ? plugin_failed(comm->net, rc, "connect(dev %d)", dev)
+		       : plugin_failed(comm->net, rc, "accept()");
 }
 
 int tcpx_connect_v5(struct tcpx_net *net, int dev,
@@ -222,7 +227,7 @@ int tcpx_connect_v5(struct tcpx_net *net, int dev,
 		*send_comm = comm;
 	else
 		free(comm);
-	return rc <= 0 ? rc : plugin_failed(net, rc, "connect(dev %d)", dev);
+	return rc;
 }
 // endregion connect
 
@@ -242,7 +247,7 @@ int tcpx_accept_v5(struct tcpx_net *net, struct tcpx_listener *listener,
 		*recv_comm = comm;
 	else
 		free(comm);
-	return rc <= 0 ? rc : plugin_failed(net, rc, "accept()");
+	return rc;
 }
 
 static int close_comm(struct tcpx_comm **comm, int (*close_it)(void *),

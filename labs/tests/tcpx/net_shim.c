@@ -26,13 +26,15 @@
  *	  unpack      v7/v8 自称 NCCL_NET_DEVICE_UNPACK
  *	  corrupt     收到的消息正中间错一个字节
  *	  overrun     buffer 之后的一个字节被写；leap、early  之后第 64 个，之前第 64 个
+ *	              （early 也写发送方的）
  *	  linger      close 时还在读写在途的 buffer，像一个有后台线程的插件
  *	  devices=N   devices() 说有 N 个
  *	  nolisten    listen 返回 0，而 comm 是 NULL
  *	  crash=CALL  在这个调用里踩到空指针；badlog  WARN 的参数与格式不符
  *	  hole=CALL   表里的这一项是 NULL
- *	  fail=CALL[:N]  failremote=CALL[:N]  第 N 次（默认 1）调用返回 2（6）；
- *	              close 与 deregMr 先真的做完，connect 按尝试计数
+ *	  lost        收到的字节不进 buffer
+ *	  fail=CALL[:N]  第 N 次（默认 1）调用返回 2，或 rc=R 的 R；close 与 deregMr 先真的
+ *	              做完，connect 按尝试计数
  *
  * 以 -DONLY=5 … 8 编译则只导出那一版的表。
  */
@@ -84,28 +86,27 @@ const char *asked(const char *word)
 	return NULL;
 }
 
-/* WORD=CALL[:N] 点的就是这一次吗？*/
-static bool named(const char *word, const char *call, int *calls)
+/* fail=CALL[:N] 点的就是这一次吗？*/
+static bool to_fail(const char *call)
 {
-	const char *want = asked(word);
+	static int calls;
+	const char *want = asked("fail");
 	size_t len = strlen(call);
 
 	if (!want || strncmp(want, call, len) || !strchr(":,", want[len]))
 		return false;
-	return ++*calls == (want[len] == ':' ? atoi(want + len + 1) : 1);
+	return ++calls == (want[len] == ':' ? atoi(want + len + 1) : 1);
 }
 
-static int failure(const char *call)
+int failure(const char *call)
 {
-	static int calls, remote_calls;
 	static volatile int *volatile nowhere;
+	const char *rc = asked("rc");
 
 	if (asked("crash") && !strcmp(asked("crash"), call))
 		*nowhere = 1;
-	if (named("fail", call, &calls))
-		return NCCL_SYSTEM_ERROR;
-	if (named("failremote", call, &remote_calls))
-		return NCCL_REMOTE_ERROR;
+	if (to_fail(call))
+		return rc ? atoi(rc) : NCCL_SYSTEM_ERROR;
 	return 0;
 }
 
@@ -504,12 +505,15 @@ static struct request *new_request(struct comm *c, int n, void **data,
 /* 真的提交；真插件没有空位时，请求还在等。*/
 static int submit(struct request *r)
 {
+	static char nowhere[1 << 16];
+	void *lost[] = { nowhere };
 	const struct real_calls *calls = real_calls(r->comm->api);
 	int rc = r->comm->kind == SEND
 			 ? calls->isend(r->comm->real, r->data[0], r->sizes[0],
 					r->tags[0], r->mhs[0], &r->real)
-			 : calls->irecv(r->comm->real, r->n, r->data, r->sizes,
-					r->tags, r->mhs, &r->real);
+			 : calls->irecv(r->comm->real, r->n,
+					asked("lost") ? lost : r->data,
+					r->sizes, r->tags, r->mhs, &r->real);
 
 	r->waiting = !rc && !r->real;
 	return rc;
@@ -579,7 +583,7 @@ static void lie(const struct request *r, int *sizes, const int *truth)
 			data[r->sizes[i]] ^= 1;
 		if (recv && asked("leap"))
 			data[r->sizes[i] + 63] ^= 1;
-		if (recv && asked("early"))
+		if (asked("early"))
 			data[-64] ^= 1;
 		if (!sizes || asked("nosize"))
 			continue;
@@ -651,40 +655,6 @@ int shim_consumed(void *comm, int n, void *request)
 	c->consumed++;
 	c->failed = rc;
 	return rc;
-}
-
-/* ---- 设备 ---------------------------------------------------------------- */
-
-int shim_init(int v, nccl_logger_t log)
-{
-	int rc = failure("init");
-
-	/* 参数是个 char，格式却是 %s。*/
-	if (asked("badlog"))
-		log(NCCL_LOG_WARN, 0, "net_ib.c", 7, "%s",
-		    (char *)(intptr_t)'x');
-	if (!rc)
-		rc = real_calls(v)->init(log);
-	if (!rc && asked("late"))
-		fill_tables();
-	return rc;
-}
-
-int shim_devices(int v, int *n)
-{
-	const char *count = asked("devices");
-	int rc = failure("devices");
-
-	if (!rc)
-		rc = real_calls(v)->devices(n);
-	if (!rc && count)
-		*n = atoi(count);
-	return rc;
-}
-
-int shim_may_get_properties(void)
-{
-	return failure("getProperties");
 }
 
 void check_all_closed(void)

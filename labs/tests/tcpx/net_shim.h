@@ -21,12 +21,12 @@ void violation(const char *fmt, ...)
 /* What follows WORD= in NET_SHIM, "" after a bare word, NULL without it. */
 const char *asked(const char *word);
 
+/* What this call has to return, if NET_SHIM has it fail, or 0. */
+int failure(const char *call);
+
 /* Abort if a comm is still open. */
 void check_all_closed(void);
 
-int shim_init(int v, nccl_logger_t log);
-int shim_devices(int v, int *n);
-int shim_may_get_properties(void);
 int shim_listen(int v, int dev, void *handle, void **comm);
 int shim_connect(int v, int dev, void *handle, void **comm,
 		 ncclNetDeviceHandle_t **dh);
@@ -65,9 +65,6 @@ struct real_calls {
 	int (*close_recv)(void *comm);
 	int (*close_listen)(void *comm);
 };
-
-/* The tables as they are after init(); NET_SHIM=late empties them before. */
-void fill_tables(void);
 
 const struct real_calls *real_calls(int v);
 int real_connect(int v, int dev, void *handle, void **comm);

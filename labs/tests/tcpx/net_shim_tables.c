@@ -109,7 +109,7 @@ static void check_words(void)
 		" slow busy sleepy lazy late devhandle nosize zerosize "
 		"shortsize longsize roomsize notags nullmr unpack corrupt "
 		"overrun leap early linger devices nolisten crash badlog "
-		"hole fail failremote ";
+		"hole fail rc lost ";
 	const char *list = getenv("NET_SHIM");
 	char word[64];
 
@@ -120,6 +120,36 @@ static void check_words(void)
 		if (!strstr(known, word))
 			violation("NET_SHIM has an unknown word:%s", word);
 	}
+}
+
+/* late：init 之前的表，除了 name 与 init 都是空的。*/
+static void fill_tables(void);
+
+static int shim_init(int v, nccl_logger_t log)
+{
+	int rc = failure("init");
+
+	/* 参数是个 char，格式却是 %s。*/
+	if (asked("badlog"))
+		log(NCCL_LOG_WARN, 0, "net_ib.c", 7, "%s",
+		    (char *)(intptr_t)'x');
+	if (!rc)
+		rc = real_calls(v)->init(log);
+	if (!rc && asked("late"))
+		fill_tables();
+	return rc;
+}
+
+static int shim_devices(int v, int *n)
+{
+	const char *count = asked("devices");
+	int rc = failure("devices");
+
+	if (!rc)
+		rc = real_calls(v)->devices(n);
+	if (!rc && count)
+		*n = atoi(count);
+	return rc;
 }
 
 #define DEVICE_TYPE(p) \
@@ -138,7 +168,7 @@ static void check_words(void)
 	static int properties_v##ver(int dev,                                  \
 				     ncclNetProperties_##props_v##_t *p)       \
 	{                                                                      \
-		int rc = shim_may_get_properties();                            \
+		int rc = failure("getProperties");                             \
                                                                                \
 		if (!rc)                                                       \
 			rc = real.v##ver->getProperties(dev, p);               \
@@ -249,7 +279,6 @@ static void dig(const char *hole)
 		violation("hole=%s: no such call", hole);
 }
 
-/* late：init 之前的表，除了 name 与 init 都是空的。*/
 static ncclNet_v5_t full_v5;
 static ncclNet_v6_t full_v6;
 static ncclNet_v7_t full_v7;
@@ -260,7 +289,7 @@ static ncclNet_v8_t full_v8;
 	 table_v##ver = (ncclNet_v##ver##_t){ .name = "Shim before", \
 					      .init = init_v##ver })
 
-void fill_tables(void)
+static void fill_tables(void)
 {
 	table_v5 = full_v5;
 	table_v6 = full_v6;

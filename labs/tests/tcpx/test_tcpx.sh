@@ -167,6 +167,8 @@ test_debug_shows_the_calls() {
 	assert_in "$(err_of debug.server)" 'irecv: .*rc=0'
 	assert_in "$(err_of debug.client)" 'connect.*rc=0 send_comm=0x'
 	assert_in "$(err_of debug.client)" 'isend: .*size=24 .*rc=0'
+	assertEquals "no more than the plan says" '1 1' "$(grep -c 'irecv: ' "$T/debug.server.err"
+		) $(grep -c 'isend: ' "$T/debug.client.err")"
 	UCCL_TCPX_DEBUG=0 talk silent -q : -q
 	assert_pair silent
 }

@@ -64,13 +64,17 @@ test_failing_calls() {
 
 # Each request for memory is refused once, of the program's or of the plugin's.
 test_no_memory() {
-	local n
 	without_shim
+	starve_the_client 2
+	starve_the_client 1 -l # which listens and accepts, too
+}
+starve_the_client() { # CHANNELS OPTION…
+	local n
 	for ((n = 1; n < 100; n++)); do
 		next_port
-		server_side server -q -t 2 -c 2
+		server_side server -q -t 2 -c "$1"
 		starved client "$n" timeout -k 5 "$TIME_LIMIT" "$B/test_connection" -q -t 2 \
-			-p "$port" -c 2 client 127.0.0.1 || break
+			-p "$port" -c "$1" "${@:2}" client 127.0.0.1 || break
 		reap server
 		assertEquals "request $n: $(err_of client)" 1 "$(rc_of client)"
 		assertEquals "request $n: $(err_of client)" 1 "$(grep -c '^error: ' "$T/client.err")"
@@ -151,7 +155,7 @@ test_failing_irecv_consumed() {
 # 6 means that it is the peer's fault: then the next step points there.
 test_the_plugin_blames_the_peer() {
 	with_shim
-	server_shim=failremote=test client_shim='' \
+	server_shim=fail=test,rc=6 client_shim='' \
 		talk remote -q -t 2 : -q -t 2 -s 7000 -n 90
 	without_shim
 	assert_fails remote.server 'test\(\) .* returned 6: remote error'
@@ -162,6 +166,27 @@ test_the_plugin_blames_the_peer() {
 	server_shim=fail=listen client_shim='' talk silent -q -t 1 : -q -t 1
 	without_shim
 	assert_in "$(err_of silent.server)" 'next: the plugin has not said why'
+}
+
+# No such results: they have no name, and yet they are failures.
+test_results_that_are_none() {
+	local rc
+	with_shim
+	for rc in -1 7; do
+		server_shim=fail=listen,rc=$rc client_shim='' \
+			talks "$rc.listen" -q -t 1 : -q -t 1
+		server_shim=fail=accept,rc=$rc client_shim='' \
+			talks "$rc.accept" -q -t 1 : -q -t 1
+		server_shim='' client_shim=fail=connect,rc=$rc \
+			talks "$rc.connect" -q -t 1 : -q -t 1
+	done
+	wait
+	without_shim
+	for rc in -1 7; do
+		assert_fails "$rc.listen.server" "listen\(.* returned $rc: unknown error\$"
+		assert_fails "$rc.accept.server" "accept\(.* returned $rc: unknown error\$"
+		assert_fails "$rc.connect.client" "connect\(.* returned $rc: unknown error\$"
+	done
 }
 
 test_failing_ping_pong() {
@@ -200,9 +225,11 @@ test_lying_plugins() {
 	server_shim=corrupt client_shim='' talks text -q -t 2 : -q -t 2
 	server_shim=overrun client_shim='' talks full -q -t 2 : -q -t 2 -s 64
 	server_shim=overrun client_shim='' talks none -q -t 2 : -q -t 2 -s 0
-	for lie in leap early; do
+	for lie in leap early lost; do
 		server_shim=$lie client_shim='' talks "$lie" -q -t 2 : -q -t 2 -s 7001
 	done
+	server_shim=lost client_shim='' talks lost.text -q -t 2 : -q -t 2
+	server_shim='' client_shim=early talks sender -q -t 2 : -q -t 2 -s 7001
 	wait
 	without_shim
 	assert_fails corrupt.server \
@@ -211,9 +238,14 @@ test_lying_plugins() {
 		assert_fails "$lie.server" 'message 0 .*bytes outside the buffer'
 	done
 	assert_fails text.server 'message 0 .*it is not the text'
+	# Nor does the buffer hold what is expected before anything comes.
+	assert_fails lost.server 'message 0 .*byte 0 of 7001 differs'
+	assert_fails lost.text.server 'message 0 .*it is not the text'
+	assert_fails sender.client "message 0 .*the sender's guards were written"
+	assert_fails sender.server "$LOST"
 	assert_fails full.server 'bytes outside the buffer'
 	assert_fails none.server 'bytes outside the buffer'
-	for lie in corrupt overrun leap early text full none; do
+	for lie in corrupt overrun leap early lost{,.text} text full none; do
 		assert_fails "$lie.client" "$LOST"
 	done
 	# A measurement looks at the last window only, and at the contents.
