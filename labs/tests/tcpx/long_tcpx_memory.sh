@@ -27,9 +27,10 @@ test_good_runs() {
 	talks zero -q : -q -s 0
 	talks ping -j : -j -l -n 40
 	talks bw -j -c 2 : -j -b -n 40
+	talks all64 -q -c 64 : -q -s 100 -n 3
 	UCCL_TCPX_DEBUG=1 talks debug -q : -q
 	wait
-	assert_codes 0 0 text many zero ping bw debug
+	assert_codes 0 0 text many zero ping bw all64 debug
 	assert_clean "$NOTHING_OF"
 }
 
@@ -159,9 +160,13 @@ test_killed_and_stopped() {
 test_net_driver() {
 	local rc=0
 	build_driver
+	# The last of all sockets has its part, too.
+	NCCL_LAB_NSOCKS=8 drive sockets "$B/libnccl-net-lab.so" 8 size 67108864
 	timeout 200 "$N/net_driver" "$B/libnccl-net-lab.so" 8 all \
 		>"$T/driver.out" 2>"$T/driver.err" || rc=$?
+	reap sockets
 	assertEquals "$(out_of driver) $(err_of driver)" 0 "$rc"
+	assertEquals "$(out_of sockets) $(err_of sockets)" 0 "$(rc_of sockets)"
 	assert_clean "$NOTHING_OF"
 }
 
@@ -195,6 +200,10 @@ test_valgrind() {
 		checked "$name.client" "${client[@]}" client 127.0.0.1
 		reap "$name.client" "$name.server"
 	done
+	# What is no plugin is closed once.
+	checked none -P libresolv.so.2 server
+	reap none
+	assert_fails none 'exports none of'
 	assert_pair text
 	assert_pair many
 	assert_fails bad.client 'connect\(dev 0\)'
