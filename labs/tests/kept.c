@@ -8,7 +8,7 @@
  *	KEPT_FAIL=N        它们的第 N 次要内存落空（ENOMEM）；落空过，KEPT_FAILED 就有一行
  *	KEPT_FAILED=FILE
  *
- * 看 malloc、mmap 与描述符。与 LeakSanitizer 不同，它不问“还有没有指针指着”：main 返回
+ * 看 malloc、mmap、描述符与 dlopen 的库。与 LeakSanitizer 不同，它不问“还有没有指针指着”：main 返回
  * 之前没有拆的，就是留下的。也不必另编译一遍，所以每个测试里的每个程序都带着它跑。
  */
 #include <dirent.h>
@@ -52,7 +52,7 @@ static char taken_mark;
 #define TAKEN ((void *)&taken_mark)
 
 static struct object objects[MAX_OBJECTS];
-static int object_count;
+static int object_count, objects_before;
 static struct block blocks[SLOTS];
 static bool open_before[MAX_FDS];
 static bool watching, full;
@@ -367,6 +367,22 @@ static void tell_fd(int fd, FILE *out)
 		fd, what);
 }
 
+/* dlopen 了而没有 dlclose 的。*/
+static int tell_object(struct dl_phdr_info *info, size_t size, void *out)
+{
+	char path[PATH_MAX];
+
+	(void)size;
+	absolute(info->dlpi_name, path);
+	for (int i = 0; i < objects_before; i++)
+		if (objects[i].base == info->dlpi_addr)
+			return 0;
+	if (is_ours(path))
+		fprintf(out, "%s: library %s\n", program_invocation_short_name,
+			path);
+	return 0;
+}
+
 __attribute__((constructor)) static void begin(void)
 {
 	const char *fail = getenv("KEPT_FAIL");
@@ -376,6 +392,7 @@ __attribute__((constructor)) static void begin(void)
 		return;
 	fail_at = fail ? atol(fail) : 0;
 	dl_iterate_phdr(add_object, NULL);
+	objects_before = object_count;
 	absolute("", self);
 	if (is_ours(self))
 		each_fd(remember_fd, NULL);
@@ -410,5 +427,6 @@ __attribute__((destructor)) static void end(void)
 		fprintf(out, "%s: more than %d blocks\n",
 			program_invocation_short_name, SLOTS);
 	each_fd(tell_fd, out);
+	dl_iterate_phdr(tell_object, out);
 	fclose(out);
 }
