@@ -311,6 +311,16 @@ test_net_driver() {
 	done
 }
 
+# Where test_connection itself never goes.
+test_calls_at_their_limits() {
+	local flags
+	net_flags
+	helper "$N/unit_tcpx_calls" "${flags[@]}" labs/tests/tcpx/unit_tcpx_calls.c \
+		"$B/librdma_common.a" -libverbs -ljansson -ldl
+	run calls timeout "$TIME_LIMIT" "$N/unit_tcpx_calls" "$B/libnccl-net-lab.so"
+	assertEquals "$(out_of calls) $(err_of calls)" 0 "$(rc_of calls)"
+}
+
 # usage_error PATTERN ARGS…
 usage_error() {
 	run usage timeout 10 "$B/test_connection" "${@:2}"
