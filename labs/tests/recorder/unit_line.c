@@ -4,6 +4,7 @@
  *
  * 用 line.h 把两万行写进 FILE：每种整数类型的边界与随机值，文本是任意的字节。再用报告自
  * 己的 report_load 读：一行也不许拒绝，每个数都是原来的数；合法的 UTF-8，每个字节也是。
+ * 快满的行，成员要么整个在，要么不在。
  */
 #include "../../recorder/line.h"
 #include "../../report/parts.h"
@@ -127,10 +128,49 @@ static void write_whole(FILE *out, uint64_t t, const char *text)
 	fprintf(out, "{%.*s}\n", (int)line.used, line.text);
 }
 
+#define TAIL 40
+#define FULL (TAIL + 1u)
+
+/* 只剩 TAIL 个字节的行，再放一个 @n 字节的。堆上的：越界由 ASan 来抓。*/
+static void write_full(FILE *out, uint64_t t, size_t n, bool is_word)
+{
+	struct line *line = malloc(sizeof(*line));
+	char filler[LINE_SIZE], *text = calloc(1, n + 1);
+	size_t before;
+
+	memset(filler, 'f', sizeof(filler));
+	memset(text, 'w', n);
+	line_start(line, "warning");
+	LINE_NUMBER(line, "t", t);
+	before = LINE_SIZE - TAIL - line->used - strlen(",\"filler\":\"\"");
+	filler[before] = '\0';
+	LINE_WORD(line, "filler", filler);
+	before = line->used;
+	CHECK(before == LINE_SIZE - TAIL, "%zu", before);
+	if (is_word)
+		LINE_WORD(line, "w", text);
+	else
+		LINE_TEXT(line, "w", text);
+	fprintf(out, "{%.*s}\n", (int)line->used, line->text);
+	free(text);
+	free(line);
+}
+
+/* ,"w": 和两个引号用掉 7 个字节。*/
+static void check_full(json_t *line, size_t n)
+{
+	bool fits = 7 + n <= TAIL;
+	json_t *text = json_object_get(line, "w");
+
+	CHECK((text != NULL) == fits, "%zu bytes", n);
+	CHECK(!text || json_string_length(text) == n, "%zu bytes", n);
+	json_decref(line);
+}
+
 int main(int argc, char **argv)
 {
 	static struct values all[LINES];
-	struct report r = { 0 };
+	static struct report r;
 	FILE *out = argc > 1 ? fopen(argv[1], "w") : NULL;
 
 	if (!out)
@@ -141,9 +181,11 @@ int main(int argc, char **argv)
 	}
 	for (unsigned int i = 0; i < WHOLE; i++)
 		write_whole(out, LINES + i, whole[i]);
+	for (size_t i = 0; i < 2 * FULL; i++)
+		write_full(out, LINES + WHOLE + i, i / 2, i % 2);
 	fclose(out);
 	CHECK(!report_load(&r, argv + 1, 1), "the report takes them");
-	CHECK(r.count == LINES + WHOLE, "%zu of them", r.count);
+	CHECK(r.count == LINES + WHOLE + 2 * FULL, "%zu of them", r.count);
 	for (size_t i = 0; i < LINES; i++)
 		compare(event_line(&r, &r.events[i]), &all[i]);
 	for (size_t i = 0; i < WHOLE; i++) {
@@ -153,5 +195,7 @@ int main(int argc, char **argv)
 		      whole[i]);
 		json_decref(line);
 	}
+	for (size_t i = 0; i < 2 * FULL; i++)
+		check_full(event_line(&r, &r.events[LINES + WHOLE + i]), i / 2);
 	return unit_result("unit_line");
 }

@@ -44,10 +44,15 @@ static void nearly_full(size_t size, size_t width, size_t n)
 
 int main(void)
 {
+	/* 一段的长度，少一个，多一个，两段半。*/
+	static const size_t widths[] = { 1022, 1023, 1024, 2500 };
+
 	recorder.chinese = true;
 	for (size_t size = 3068; size < 3074; size++)
 		for (size_t n = 0; n < 5; n++)
 			for (size_t width = 1; width < 5; width *= 2)
 				nearly_full(size, width, n);
+	for (size_t i = 0; i < 4; i++)
+		nearly_full(3072, widths[i], 1);
 	return unit_result("unit_say");
 }
