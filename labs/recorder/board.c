@@ -44,22 +44,19 @@ struct board {
 };
 
 static struct board *mine;
+static int mine_fd = -1;
 static bool tried;
 
 /* ---- 写 ------------------------------------------------------------------- */
 
 static void open_board(void)
 {
-	int fd = memfd_create(NAME, MFD_CLOEXEC);
-
 	tried = true;
-	if (fd < 0)
+	mine_fd = file_move_up(memfd_create(NAME, MFD_CLOEXEC));
+	if (ftruncate(mine_fd, sizeof(*mine)))
 		return;
-	fd = file_move_up(fd);
-	if (ftruncate(fd, sizeof(*mine)))
-		return;
-	mine = mmap(NULL, sizeof(*mine), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-		    0);
+	mine = mmap(NULL, sizeof(*mine), PROT_READ | PROT_WRITE, MAP_SHARED,
+		    mine_fd, 0);
 	if (mine == MAP_FAILED)
 		mine = NULL;
 	else
@@ -126,9 +123,28 @@ static bool is_free_mr(const struct explain_mr *mr)
 PUT(qp, struct board_qp, MOST_QPS)
 PUT(mr, struct explain_mr, MOST_MRS)
 
-/* 映射仍是父进程的：写进去，别人就以为是它的。*/
+/* @name: /proc/PID/fd 里的一个，@dir 是那里。*/
+static bool is_board(int dir, const char *name)
+{
+	static const char wanted[] = "/memfd:" NAME;
+	char text[sizeof(wanted)];
+
+	return readlinkat(dir, name, text, sizeof(text)) >=
+		       (ssize_t)sizeof(wanted) - 1 &&
+	       !memcmp(text, wanted, sizeof(wanted) - 1);
+}
+
+/*
+ * 映射与 fd 仍是父进程的：写进去，别人就以为是它的；留着 fd，别人看到的就是父进程的那一块。
+ * 那个号码也许早已是程序自己的文件。
+ */
 void board_after_fork(void)
 {
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", mine_fd);
+	if (is_board(AT_FDCWD, path))
+		close(mine_fd);
 	if (mine)
 		munmap(mine, sizeof(*mine));
 	mine = NULL;
@@ -156,15 +172,11 @@ static int64_t now_ns(void)
 /* @dir: /proc/PID/fd。*/
 static void look_at_fds(int pid, int dir)
 {
-	static const char wanted[] = "/memfd:" NAME;
 	DIR *fds = fdopendir(dir);
 	struct dirent *entry;
-	char text[sizeof(wanted)];
 
 	for (int i = 0; fds && i < MOST_FDS && (entry = readdir(fds)); i++) {
-		if (readlinkat(dir, entry->d_name, text, sizeof(text)) <
-			    (ssize_t)sizeof(wanted) - 1 ||
-		    memcmp(text, wanted, sizeof(wanted) - 1))
+		if (!is_board(dir, entry->d_name))
 			continue;
 		known[n_known++] = (struct known){
 			pid, (unsigned int)strtoul(entry->d_name, NULL, 10)

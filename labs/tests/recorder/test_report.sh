@@ -23,7 +23,7 @@ trapped=(-fsanitize=undefined -fsanitize-undefined-trap-on-error)
 # The report takes whatever the recorder writes: no number is too large for it, and
 # a negative one stays negative.
 test_what_is_written_can_be_read() {
-	helper "$B/unit_line" -O1 "${trapped[@]}" labs/tests/recorder/unit_line.c \
+	helper "$B/unit_line" -O1 -fsanitize=address "${trapped[@]}" labs/tests/recorder/unit_line.c \
 		labs/recorder/line.c labs/report/load.c \
 		"$B/librdma_common.a" -libverbs -ljansson
 	here units "$B/unit_line" "$T/lines.json"
@@ -37,6 +37,15 @@ test_what_is_said_stays_in_its_buffer() {
 		labs/recorder/recorder.c "$B/librdma_common.a" -libverbs
 	here said "$B/unit_say"
 	assertEquals "$(err_of said)" "unit_say: 0 failures" "$(out_of said)"
+}
+
+# It lives in other people's processes: their memory, their descriptors.
+test_the_recorder_keeps_within_its_bounds() {
+	helper "$B/unit_recorder" -I"$SOURCES/labs" -O1 -fsanitize=address,undefined \
+		labs/tests/recorder/unit_recorder.c "$SOURCES/labs/recorder/line.c" \
+		"$B/librdma_common.a" -libverbs -lpthread
+	here bounds "$B/unit_recorder" "$T"
+	assertEquals "$(err_of bounds)" "unit_recorder: 0 failures" "$(out_of bounds)"
 }
 
 # Half a line at the end is what kill -9 may leave.
