@@ -198,6 +198,36 @@ static void converse(struct end *e, int messages)
 	}
 }
 
+static inline void ud_to_rts(struct end *e)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
+				    .port_num = 1,
+				    .qkey = QKEY };
+	int err = ibv_modify_qp(e->qp, &attr,
+				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					IBV_QP_QKEY);
+
+	attr.qp_state = IBV_QPS_RTR;
+	if (!err)
+		err = ibv_modify_qp(e->qp, &attr, IBV_QP_STATE);
+	attr.qp_state = IBV_QPS_RTS;
+	if (!err)
+		err = ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	if (err)
+		die("UD to RTS", err);
+}
+
+static inline void ud_recv(struct end *e)
+{
+	struct ibv_sge sge = { (uintptr_t)e->buf, GRH + SIZE, e->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+	int err = ibv_post_recv(e->qp, &wr, &bad);
+
+	if (err)
+		die("ibv_post_recv", err);
+}
+
 /* Connected to itself, after 20 messages. */
 static inline struct end *after_a_talk(void)
 {

@@ -25,6 +25,32 @@ accepted() {
 	assertEquals "report of $1: $said" 0 "$rc"
 }
 
+# count NAME FILTER: lines of NAME.json for which the jq filter holds
+count() { jq -c "select($2)" "$T/$1.json" | wc -l; }
+
+# values NAME FILTER: what the filter gives, on one line
+values() { jq -r "$2" "$T/$1.json" | tr '\n' ' '; }
+
+# assert_complete NAME: each signaled post of a finished run has its completion.
+assert_complete() {
+	assertEquals "completions without a post in $1" 0 \
+		"$(count "$1" '.ev == "completion" and .of == null')"
+	assertEquals "posts that are completed twice in $1" 0 \
+		"$(jq -s '[.[] | select(.of != null) | .of] | length - (unique | length)' "$T/$1.json")"
+}
+
+# Its stderr may be the recorder's.
+alike_but_told() { # NAME RC
+	assertEquals "exit code of $1 without" "$2" "$(rc_of "p.$1")"
+	assertEquals "exit code of $1 ($(err_of "t.$1"))" "$2" "$(rc_of "t.$1")"
+	assertEquals "output of $1" "$(out_of "p.$1")" "$(out_of "t.$1")"
+}
+
+unharmed() { # NAME RC
+	alike_but_told "$@"
+	assertEquals "stderr of $1" "$(err_of "p.$1")" "$(err_of "t.$1")"
+}
+
 # ---- in the lab
 
 limit=(timeout 60)
@@ -187,7 +213,7 @@ session_probes() {
 	slow_probes
 	both_go plain
 	both_go leave 8
-	for program in 'signal 15' 'signal 6' 'signal 9' crash fork extended close; do
+	for program in 'signal 15' 'signal 6' 'signal 9' crash fork extended batch devices close; do
 		# shellcheck disable=SC2086 # words
 		both_go $program
 	done

@@ -5,12 +5,15 @@
  *	plain                不用 verbs，打印一行，退出码 7
  *	signal N             打开 device，然后对自己 kill(N)
  *	crash                打开 device，发 10 个消息，然后写空指针
- *	fork                 父子各打开一次 device；子进程退出码 3，父进程 5
+ *	fork [SECONDS]       父子各打开一次 device；子进程退出码 3，父进程 5；子进程听 SIGUSR1
  *	threads N            N 个线程，各有一对自连的 QP，各收发 20 个消息
  *	modify               INIT→RTS，少了一步：ibv_modify_qp 失败
  *	remote               RDMA WRITE 到错的 rkey：一个坏 completion，QP 进 ERR；然后
  *	                     ERR→INIT，也失败
  *	extended             ibv_wr_* 与 start_poll/next_poll 收发 20 个消息
+ *	batch                32、33、200 个 ibv_wr_send，每一批在一对 ibv_wr_start 与
+ *	                     ibv_wr_complete 之间
+ *	devices              打开 64 次 device，再收发 20 个消息；都关上，再收发 20 个
  *	wait SECONDS         post 一个 receive，没有人会发来；收到 SIGUSR1 就不再等
  *	unpolled SECONDS     发一个消息，不去 poll
  *	unsignaled SECONDS   发一个没有 SIGNALED 的消息，然后等它的 completion
@@ -33,7 +36,8 @@
  *	                     带环境的给它 WORD=given，别的是 WORD=own
  *	leave N              vfork 出的子进程 _exit；自己收发 10 个消息，然后 _exit(N)
  *	cycle                post 一串 WR，最后一个的 next 又指回中间：收的、SRQ 的、发的；
- *	                     先给 SRQ 一个 num_sge 99 的，而 sg_list 是 NULL；退出码是 -1
+ *	                     先给 SRQ 一个 num_sge 99 的，而 sg_list 是 NULL；收的、发的各有一
+ *	                     个 num_sge 0 的，而 sg_list 指向别处；退出码是 -1
  *	ops                  context->ops.poll_cq 在哪个库里
  *
  * 自连：一个 QP 的对端就是它自己（rxe 支持），所以一个进程就够了。
@@ -54,6 +58,23 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+static volatile sig_atomic_t asked_to_quit;
+
+static void on_quit(int sig)
+{
+	asked_to_quit = sig;
+}
+
+static void wait_to_be_asked(const char *said, int seconds)
+{
+	time_t end = time(NULL) + seconds;
+
+	printf("%s\n", said);
+	fflush(stdout);
+	while (!asked_to_quit && time(NULL) < end)
+		usleep(1000);
+}
 
 static void *one_thread(void *arg)
 {
@@ -81,8 +102,21 @@ static int threads(int n)
 	return 0;
 }
 
+static int devices(void)
+{
+	static struct ibv_context *all[64];
+
+	for (int i = 0; i < 64; i++)
+		all[i] = open_first();
+	one_thread(NULL);
+	for (int i = 0; i < 64; i++)
+		ibv_close_device(all[i]);
+	one_thread(NULL);
+	return 0;
+}
+
 /* 紧接着 20 个消息就 fork：它们的记录这时还没有写进文件。*/
-static int forks(void)
+static int forks(int seconds)
 {
 	struct end *e = after_a_talk();
 	int status = 0;
@@ -90,7 +124,7 @@ static int forks(void)
 
 	if (pid == 0) {
 		one_thread(NULL);
-		printf("child\n");
+		wait_to_be_asked("child", seconds);
 		exit(3);
 	}
 	waitpid(pid, &status, 0);
@@ -134,6 +168,7 @@ static int write_with_wrong_rkey(struct end *e)
 	struct end peer = { 0 };
 	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE,
 				  .send_flags = IBV_SEND_SIGNALED };
+	int err;
 
 	wr.wr.rdma.remote_addr = (uintptr_t)e->buf;
 	wr.wr.rdma.rkey = e->mr->rkey + 77;
@@ -142,7 +177,10 @@ static int write_with_wrong_rkey(struct end *e)
 	connect_to(&peer, e);
 	connect_to(e, &peer);
 	post_send(e, wr);
-	return reap(e, 1);
+	post_send(e, wr);
+	err = reap(e, 1);
+	reap(e, 1);
+	return err;
 }
 
 static int wrong_rkey(struct end *e)
@@ -189,13 +227,6 @@ static int fill(struct end *e, bool forks_then)
 	return 0;
 }
 
-static volatile sig_atomic_t asked_to_quit;
-
-static void on_quit(int sig)
-{
-	asked_to_quit = sig;
-}
-
 static int wait_for_nothing(struct end *e, const char *how, int seconds)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND };
@@ -221,13 +252,8 @@ static int wait_for_nothing(struct end *e, const char *how, int seconds)
 
 static int wait_in_error(struct end *e, int seconds)
 {
-	time_t end = time(NULL) + seconds;
-
 	write_with_wrong_rkey(e);
-	printf("waiting\n");
-	fflush(stdout);
-	while (!asked_to_quit && time(NULL) < end)
-		usleep(1000);
+	wait_to_be_asked("waiting", seconds);
 	return 6;
 }
 
@@ -269,36 +295,6 @@ static int wait_for_event(struct end *e, const char *how, int seconds)
 
 /* ---- UD ------------------------------------------------------------------- */
 
-static void ud_to_rts(struct end *e)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
-				    .port_num = 1,
-				    .qkey = QKEY };
-	int err = ibv_modify_qp(e->qp, &attr,
-				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					IBV_QP_QKEY);
-
-	attr.qp_state = IBV_QPS_RTR;
-	if (!err)
-		err = ibv_modify_qp(e->qp, &attr, IBV_QP_STATE);
-	attr.qp_state = IBV_QPS_RTS;
-	if (!err)
-		err = ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-	if (err)
-		die("UD to RTS", err);
-}
-
-static void ud_recv(struct end *e)
-{
-	struct ibv_sge sge = { (uintptr_t)e->buf, GRH + SIZE, e->mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
-	struct ibv_recv_wr *bad;
-	int err = ibv_post_recv(e->qp, &wr, &bad);
-
-	if (err)
-		die("ibv_post_recv", err);
-}
-
 static int datagram(struct end *e, int seconds)
 {
 	struct ibv_ah_attr ah = { .is_global = 1,
@@ -331,12 +327,7 @@ static int datagram(struct end *e, int seconds)
 
 static int quits(void)
 {
-	time_t end = time(NULL) + DEADLINE_S;
-
-	printf("ready\n");
-	fflush(stdout);
-	while (!asked_to_quit && time(NULL) < end)
-		usleep(1000);
+	wait_to_be_asked("ready", DEADLINE_S);
 	return asked_to_quit ? 9 : 1;
 }
 
@@ -345,12 +336,12 @@ static int quits(void)
 static void make_extended(struct end *e, struct ibv_cq_ex **cq)
 {
 	struct ibv_cq_init_attr_ex cq_init = {
-		.cqe = 64,
+		.cqe = 1024,
 		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM,
 	};
 	struct ibv_qp_init_attr_ex init = {
 		.qp_type = IBV_QPT_RC,
-		.cap = { 32, 32, 1, 1, 64 },
+		.cap = { 256, 256, 2, 1, 64 },
 		.comp_mask =
 			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.send_ops_flags = IBV_QP_EX_WITH_SEND,
@@ -403,6 +394,28 @@ static int reap_two(struct ibv_cq_ex *cq, bool together)
 	return seen;
 }
 
+/* 64 个字节，或者 inline 的 32 个；一段或两段，第三段不算。*/
+static void give_data(struct ibv_qp_ex *qp, struct end *e, int i)
+{
+	struct ibv_data_buf bufs[] = { { e->buf, 16 },
+				       { e->buf + 16, 16 },
+				       { e->buf, 1000 } };
+	uint64_t at = (uintptr_t)e->buf + SIZE;
+	uint32_t lkey = e->mr->lkey;
+	struct ibv_sge sges[] = { { at, 32, lkey },
+				  { at + 32, 32, lkey },
+				  { at, 1000, lkey } };
+
+	if (i % 4 == 0)
+		ibv_wr_set_sge(qp, lkey, at, SIZE);
+	else if (i % 4 == 1)
+		ibv_wr_set_inline_data(qp, e->buf, 32);
+	else if (i % 4 == 2)
+		ibv_wr_set_sge_list(qp, 2, sges);
+	else
+		ibv_wr_set_inline_data_list(qp, 2, bufs);
+}
+
 static int extended(void)
 {
 	struct end *e = calloc(1, sizeof(*e));
@@ -423,11 +436,7 @@ static int extended(void)
 		qp->wr_flags =
 			IBV_SEND_SIGNALED | (i % 2 ? IBV_SEND_INLINE : 0u);
 		ibv_wr_send(qp);
-		if (i % 2)
-			ibv_wr_set_inline_data(qp, e->buf, 32);
-		else
-			ibv_wr_set_sge(qp, e->mr->lkey,
-				       (uintptr_t)e->buf + SIZE, SIZE);
+		give_data(qp, e, i);
 		if (ibv_wr_complete(qp))
 			die("ibv_wr_complete", EIO);
 		if (reap_two(cq, i == MESSAGES - 1) != 2)
@@ -436,6 +445,37 @@ static int extended(void)
 	unmake(e);
 	free(e);
 	printf("%d messages\n", MESSAGES);
+	return 0;
+}
+
+static int batch(void)
+{
+	static const int sizes[] = { 32, 33, 200 };
+	static struct end e;
+	struct ibv_cq_ex *cq;
+	struct ibv_qp_ex *qp;
+
+	make_extended(&e, &cq);
+	to_init(&e);
+	to_rts(&e);
+	qp = ibv_qp_to_qp_ex(e.qp);
+	qp->wr_id = 0;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	for (int i = 0; i < 3; i++) {
+		ibv_wr_start(qp);
+		for (int k = 0; k < sizes[i]; k++) {
+			post_recv(&e);
+			qp->wr_id++;
+			ibv_wr_send(qp);
+			give_data(qp, &e, 0);
+		}
+		if (ibv_wr_complete(qp))
+			die("ibv_wr_complete", EIO);
+		for (int k = 0; k < sizes[i]; k++)
+			if (reap_two(cq, false) != 2)
+				die("ibv_start_poll", EIO);
+	}
+	unmake(&e);
 	return 0;
 }
 
@@ -546,10 +586,15 @@ static int cycle(struct end *e)
 	struct ibv_srq *srq = ibv_create_srq(e->pd, &init);
 	struct ibv_sge sge = { (uintptr_t)e->buf, SIZE, e->mr->lkey };
 	struct ibv_recv_wr recv[3] = { 0 }, *bad;
-	struct ibv_send_wr send = { .sg_list = &sge, .num_sge = 1 }, *bad_send;
+	struct ibv_send_wr send = { .sg_list = &sge, .num_sge = 1 };
+	struct ibv_send_wr none = { .sg_list = (void *)8 }, *bad_send;
 
 	recv[0].num_sge = 99;
 	printf("sges: %d\n", srq ? ibv_post_srq_recv(srq, recv, &bad) : -1);
+	recv[0].num_sge = 0;
+	recv[0].sg_list = (void *)8;
+	printf("none: %d\n", ibv_post_send(e->qp, &none, &bad_send));
+	printf("none: %d\n", ibv_post_recv(e->qp, recv, &bad));
 	for (int i = 0; i < 3; i++) {
 		recv[i].sg_list = &sge;
 		recv[i].num_sge = 1;
@@ -632,9 +677,13 @@ int main(int argc, char **argv)
 	if (!strcmp(how, "threads"))
 		return threads(number);
 	if (!strcmp(how, "fork"))
-		return forks();
+		return forks(number);
 	if (!strcmp(how, "extended"))
 		return extended();
+	if (!strcmp(how, "batch"))
+		return batch();
+	if (!strcmp(how, "devices"))
+		return devices();
 	if (!strcmp(how, "early_extended"))
 		return early_extended();
 	return with_a_qp(how, number);
