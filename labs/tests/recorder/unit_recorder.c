@@ -34,9 +34,27 @@ static void *scanty_mmap(void *at, size_t size, int prot, int flags, int fd,
 #include "recorder/ring.c"
 #undef BUCKETS
 #undef MOST_FDS
+#define ids ids_of_cm
+#include "recorder/ids.c"
+#undef ids
 #include "recorder/board.c"
 #undef write
 #undef mmap
+
+/* writer.c 的：ids.c 说的这里没有人听。*/
+void writer_lock(void)
+{
+}
+
+void writer_unlock(void)
+{
+}
+
+void writer_add(uint64_t stamp, const struct line *line)
+{
+	(void)stamp;
+	(void)line;
+}
 
 static int no_memory; /* the next calls of mmap that fail */
 static int disk_full; /* so are all files */
@@ -334,8 +352,10 @@ static void try_objects_on_the_board(void)
 		CHECK(kinds[i] == OBJECT_QP ? is_free_qp(&mine->qps[6])
 					    : is_free_mr(&mine->mrs[6]),
 		      "it is off the board");
-		CHECK(!object_add(kinds[i], &no_mrs, NULL)->place,
-		      "the next one begins blank");
+		object = object_add(kinds[i], &no_mrs, NULL);
+		CHECK(!object->place, "the next one begins blank");
+		object_show(object);
+		CHECK(object->place == 7, "the only place, tried last");
 		object_free(object_detach(kinds[i], &no_mrs));
 	}
 }
@@ -596,10 +616,26 @@ static void try_advice(void)
 	}
 }
 
+/* ---- ids.c ---------------------------------------------------------------- */
+
+static void try_ids(void)
+{
+	static char handles[MOST_IDS + 1];
+
+	for (uint32_t i = 0; i < MOST_IDS; i++)
+		CHECK(know_id(&handles[i])->number == i + 1, "id %u", i);
+	CHECK(!know_id(&handles[MOST_IDS]), "one more");
+	know_id(&handles[7])->id = NULL;
+	CHECK(know_id(&handles[MOST_IDS]) == &ids_of_cm[7],
+	      "in the place of another");
+	CHECK(!know_id(&handles[7]) && !know_id(NULL), "full again");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
 		return 2;
+	close(STDIN_FILENO); /* 0 也是打开的 fd */
 	try_file_names();
 	try_read_text(argv[1]);
 	try_threads();
@@ -614,5 +650,6 @@ int main(int argc, char **argv)
 	try_queues();
 	try_rings();
 	try_advice();
+	try_ids();
 	return unit_result("unit_recorder");
 }
