@@ -296,6 +296,7 @@ static void traced_wr_set_sge_list(struct ibv_qp_ex *qp, size_t count,
 		->qp.wr_set_sge_list(qp, count, list);
 }
 
+/* 上一批也许 abort 了：从头攒起。*/
 static void traced_wr_start(struct ibv_qp_ex *qp)
 {
 	struct hook *h = find(qp);
@@ -321,14 +322,6 @@ static int traced_wr_complete(struct ibv_qp_ex *qp)
 	return rc;
 }
 
-static void traced_wr_abort(struct ibv_qp_ex *qp)
-{
-	struct hook *h = find(qp);
-
-	h->count = 0;
-	h->qp.wr_abort(qp);
-}
-
 static void swap_wr(struct ibv_qp_ex *qp)
 {
 #define SWAP(member) qp->member = qp->member ? traced_##member : NULL
@@ -350,7 +343,6 @@ static void swap_wr(struct ibv_qp_ex *qp)
 	SWAP(wr_set_sge_list);
 	SWAP(wr_start);
 	SWAP(wr_complete);
-	SWAP(wr_abort);
 #undef SWAP
 }
 
@@ -373,7 +365,6 @@ void hook_qp(struct ibv_qp *qp)
 	if (!h)
 		return;
 	memcpy(&h->qp, ex, offsetof(struct ibv_qp_ex, wr_atomic_write));
-	h->count = 0;
 	atomic_store(&h->key, ex);
 	swap_wr(ex);
 }

@@ -63,8 +63,8 @@ size_t put_hex(char *out, uint64_t value)
 	return n;
 }
 
-/* 从 @p 开始的一个合法 UTF-8 序列有几个字节；不合法则为 0。*/
-static size_t utf8_len(const unsigned char *p, size_t left)
+/* 从 @p 开始的一个合法 UTF-8 序列有几个字节；不合法则为 0。结尾的 NUL 接不上任何序列。*/
+static size_t utf8_len(const unsigned char *p)
 {
 	size_t n = p[0] < 0x80			 ? 1
 		   : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
@@ -72,8 +72,6 @@ static size_t utf8_len(const unsigned char *p, size_t left)
 		   : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
 						 : 0;
 
-	if (n == 0 || n > left)
-		return 0;
 	for (size_t i = 1; i < n; i++)
 		if ((p[i] & 0xc0) != 0x80)
 			return 0;
@@ -85,10 +83,9 @@ static size_t utf8_len(const unsigned char *p, size_t left)
 }
 
 /* 一个字符放进 @out（至多 6 字节），返回用掉的输入字节数。*/
-static size_t escape(const unsigned char *p, size_t left, char *out,
-		     size_t *out_len)
+static size_t escape(const unsigned char *p, char *out, size_t *out_len)
 {
-	size_t n = utf8_len(p, left);
+	size_t n = utf8_len(p);
 
 	if (n == 0) {
 		out[0] = '?';
@@ -112,18 +109,17 @@ static size_t escape(const unsigned char *p, size_t left, char *out,
 bool line_put_text(struct line *line, const char *text)
 {
 	const unsigned char *p = (const unsigned char *)text;
-	size_t len = strlen(text), out_len = 0;
+	size_t out_len = 0;
 	char out[6];
 
 	put(line, "\"", 1);
-	while (len) {
-		size_t n = escape(p, len, out, &out_len);
+	while (*p) {
+		size_t n = escape(p, out, &out_len);
 
 		if (!fits(line, out_len + 1))
 			return false;
 		put(line, out, out_len);
 		p += n;
-		len -= n;
 	}
 	put(line, "\"", 1);
 	return true;

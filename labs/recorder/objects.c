@@ -107,7 +107,6 @@ static void queue_free(struct queue *queue)
 {
 	if (queue->slots)
 		munmap(queue->slots, queue->size * sizeof(*queue->slots));
-	memset(queue, 0, sizeof(*queue));
 }
 
 static void unlink_qpn(struct object *object)

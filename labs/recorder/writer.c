@@ -404,7 +404,6 @@ void writer_start_thread(void *(*body)(void *))
 
 	sigfillset(&all);
 	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_SIZE);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	has_thread = !pthread_create(&thread, &attr, body, NULL);
