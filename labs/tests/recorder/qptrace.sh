@@ -213,7 +213,7 @@ session_probes() {
 	slow_probes
 	both_go plain
 	both_go leave 8
-	for program in 'signal 15' 'signal 6' 'signal 9' crash fork extended batch devices close; do
+	for program in 'signal 15' 'signal 6' 'signal 31' 'signal 9' crash fork extended batch devices close; do
 		# shellcheck disable=SC2086 # words
 		both_go $program
 	done

@@ -182,6 +182,7 @@ test_unharmed() {
 	assertFalse 'no verbs, no recording' "[[ -e $T/t.plain.json ]]"
 	unharmed signal_15 143
 	unharmed signal_6 134
+	unharmed signal_31 159
 	unharmed signal_9 137
 	unharmed crash 139
 	unharmed fork 5
@@ -193,7 +194,7 @@ test_unharmed() {
 	unharmed close 0
 	# Fatal signals and _exit lose nothing; kill -9 only the last moment, and no
 	# half line that the report would not take.
-	for n in signal_15 signal_6 crash close leave_8; do
+	for n in signal_15 signal_6 signal_31 crash close leave_8; do
 		assertEquals "completions of $n" 20 "$(count "t.$n" '.ev == "completion"')"
 	done
 	assertEquals 'one end, and not that of the child of vfork' 'exit 1' \
