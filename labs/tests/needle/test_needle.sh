@@ -209,19 +209,30 @@ until_true() {
 }
 
 test_writers_take_turns() {
-	local pid id
+	local pid waits id
 	small_store >"$T/out"
 	mkfifo "$T/fifo"
 	"$B/needle" put -S "$S" 7 3 1 <"$T/fifo" >"$T/first" 2>&1 &
 	pid=$!
 	exec {pipe}>"$T/fifo"
-	locked() { ! flock -n "$S/volume-7.needles" true; }
-	until_true locked
+	printf la >&"$pipe"
+	grown() { (($(stat -c %s "$S/volume-7.needles") == 184 + 32 + 2)); }
+	until_true grown
+	"$B/needle" put -S "$S" 7 4 1 -t 60 -f /usr/bin/env >"$T/waits.out" 2>"$T/waits.err" &
+	waits=$!
+	# With the volume open, all that it does is wait for the lock.
+	opened() { find "/proc/$waits/fd" -lname '*/volume-7.needles' | grep -q .; }
+	until_true opened
+	kill "$waits"
+	wait "$waits"
+	echo $? >"$T/waits.rc"
+	assert_error waits 1 'volume-7.needles: stopped by a signal'
+	assertTrue "what the first one wrote stays" grown
 	fails second 'another process is writing to it' put 7 4 -t 1
 	assertEquals "another volume is free" 0 "$(needle put 8 1 </dev/null >"$T/out"; echo $?)"
 	same_needles
 	assertTrue "a reader need not wait" $?
-	printf late >&"$pipe"
+	printf te >&"$pipe"
 	exec {pipe}>&-
 	wait "$pid"
 	rc=$?
@@ -346,6 +357,7 @@ test_strange_files() {
 	ln -s nothing "$S/volume-8.needles.new"
 	fails temporary 'volume-8.needles.new.*ELOOP' put 8 1 1
 	assertFalse "what a link names is made" "[ -e $S/nothing ]"
+	assertTrue "the link stays" "[ -L $S/volume-8.needles.new ]"
 	for id in 1 2 3 5 6; do fails "put $id" 'volume-.\.needles' put "$id" 1 1; done
 	here all "$B/needle" list -S "$S" -j
 	assertEquals "what can be read is listed" 1:3 \
@@ -428,14 +440,17 @@ test_wrong_usage() {
 }
 
 # Every bit, every cut, every failing call, every power cut; the catalogue.
-units() { # NAME LIBRARY FLAGS…
-	helper "$B/$1" -O1 "${@:3}" labs/tests/needle/unit_needle.c "$2" \
-		-libverbs -ljansson -lisal
-	assertEquals "compiled" 0 $?
-	mkdir "$T/units.$1"
-	here "$1" "$B/$1" "$T/units.$1"
-	assertEquals "0 failures" "$(out_of "$1")"
-	assertEquals "$(err_of "$1" | tail -n 20)" 0 "$(rc_of "$1")"
+units() { # FOLDER FLAGS…
+	local unit
+	mkdir "$T/units"
+	for unit in unit_needle unit_catalog; do
+		helper "$1/$unit" -O1 "${@:2}" "labs/tests/needle/$unit.c" "$1/librdma_common.a" \
+			-libverbs -ljansson -lisal
+		assertEquals "compiled" 0 $?
+		here "$unit" "$1/$unit" "$T/units"
+		assertEquals "$unit: 0 failures" "$(out_of "$unit")"
+		assertEquals "$(err_of "$unit" | tail -n 20)" 0 "$(rc_of "$unit")"
+	done
 }
 
 # Each request for memory is refused once: an error, and nothing is kept or half done.
@@ -455,14 +470,14 @@ test_no_memory() {
 	assertTrue 'the store is as it was' "needle verify"
 }
 
-test_units() { units unit_needle "$B/librdma_common.a"; }
+test_units() { units "$B"; }
 
 test_sanitizers() {
 	local i bytes rc=0
 	build -j"$(nproc)" BUILD=build/asan SANITIZE=1 build/asan/needle >"$T/make" 2>&1 || rc=$?
 	assertEquals "$(cat "$T/make")" 0 "$rc"
 	export ASAN_OPTIONS=exitcode=99 UBSAN_OPTIONS=exitcode=99
-	units unit_needle_asan build/asan/librdma_common.a \
+	units build/asan \
 		-fsanitize=address,undefined -fno-sanitize-recover=all
 	local B=build/asan
 	small_store >"$T/out"
