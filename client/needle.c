@@ -354,6 +354,19 @@ static int make(struct needle_options *opt)
 	return rc;
 }
 
+/*
+ * open 给的是最小的空号。0、1、2 里哪个关着，volume 就成了它：当作标准输入来读，或者让
+ * 报错写进自己的头里。
+ */
+static int check_standard(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			return fail(-errno, "give it /dev/null",
+				    "descriptor %d is closed", fd);
+	return 0;
+}
+
 int main(int argc, char *argv[])
 {
 	static int (*const commands[])(struct needle_options *) = {
@@ -370,7 +383,9 @@ int main(int argc, char *argv[])
 	catch_stop_signals();
 	/* 超出 ulimit -f 时默认是被杀；改为拿到 EFBIG，好把没写完的截掉。*/
 	signal(SIGXFSZ, SIG_IGN);
-	rc = commands[opt.command](&opt);
+	rc = check_standard();
+	if (!rc)
+		rc = commands[opt.command](&opt);
 	flushed = report_flush();
 	return rc || flushed ? 1 : 0;
 }

@@ -293,6 +293,22 @@ test_output_that_cannot_be_written() {
 	assertEquals "a reader that goes away: no signal" 1 "${PIPESTATUS[0]}"
 }
 
+# A volume that became descriptor 0, 1 or 2 would be read as input, or get the messages.
+test_closed_descriptors() {
+	local fd before
+	small_store >"$T/out"
+	printf tail >>"$S/volume-7.needles"
+	before=$(cksum "$S/volume-7.needles")
+	for fd in 0 1 2; do
+		(ulimit -f 64 && eval "exec $fd>&-" && exec timeout 20 "$B/needle" put -S "$S" 7 3 1) \
+			</dev/null >"$T/closed.out" 2>"$T/closed.err"
+		echo $? >"$T/closed.rc"
+		assertEquals "$fd closed" 1 "$(rc_of closed)"
+		((fd == 2)) || assert_error closed 1 "descriptor $fd is closed"
+		assertEquals "$fd closed" "$before" "$(cksum "$S/volume-7.needles")"
+	done
+}
+
 test_what_is_not_there() {
 	S=$T/nothing
 	fails nofolder 'opendir\(.*/nothing\) failed: E[A-Z]+ .*: No such file' list
