@@ -12,10 +12,11 @@
 #define DATA  100
 #define TURN  5 /* 位置转过一圈 */
 
-static unsigned char old[PLACE], new[PLACE], place[PLACE];
+/* 位置后面还有位置：伸过去的长度，后面真有字节，crc 也对。*/
+static unsigned char old[PLACE], new[PLACE], place[2 * PLACE];
 static union {
 	struct ring_message message;
-	char bytes[PLACE];
+	char bytes[2 * PLACE];
 } copy;
 
 static void make(unsigned char *at, uint64_t n, uint32_t length)
@@ -78,6 +79,9 @@ static void check_hostile_length(void)
 	ring_seal(m, 0, PLACE);
 	memcpy(place, m, PLACE);
 	CHECK(!taken(0), "a length past the place");
+	ring_seal(m, 0, PLACE - sizeof(*m) + 1);
+	memcpy(place, m, sizeof(place));
+	CHECK(!taken(0), "a length one byte past the place");
 	m->length = UINT32_MAX;
 	memcpy(place, m, PLACE);
 	CHECK(!taken(0), "a length past everything");
