@@ -14,6 +14,7 @@
  *	deal[,magic=X][,version=X][,mode=X][,size=X][,iters=X][,text=X]
  *	catalog[,magic=X][,version=X][,entry=X][,count=X]
  *	needle[,id=X][,addr=X][,rkey=X][,size=X]
+ *	lend[,magic=X][,order=X][,number=X][,cells=X][,bytes=X]
  *	crc[=X]                  之前所有 needle 的 CRC-32C，或 X
  *	text=TEXT（原样）          fill=N（N 个 'A'）
  * 以及怎样发：
@@ -162,6 +163,12 @@ static void add(struct talk *t, const char *item)
 		put(t, number(item, "mode", 0), 4);
 		put(t, number(item, "size", 0), 4);
 		put(t, number(item, "iters", 0), 8);
+	} else if (is(item, "lend")) { /* remote/memory.h */
+		put(t, number(item, "magic", 0x4d454d32), 4);
+		put(t, number(item, "order", 0x04030201), 4);
+		put(t, number(item, "number", 1), 4);
+		put(t, number(item, "cells", 4), 4);
+		put(t, number(item, "bytes", 512), 4);
 	} else if (is(item, "handles")) {
 		put(t, number(item, "magic", 0x54435058), 4);
 		put(t, number(item, "version", 1), 2);

@@ -101,6 +101,22 @@ test_a_torn_read_is_not_seen_without_the_check() {
 	assert_error reader 1 'key-0 has a wrong value'
 }
 
+# Of version 1 it has the word and is held; when it reads the half, version 3 is there.
+test_an_overtaken_read_is_seen() {
+	on_rxe '
+		lend memory -q
+		client run first kv_client -n 1 -K 1 -w 100
+		stop_at 2 reader kv_client -n 1 -K 1 -w 0
+		await halted reader
+		client run others kv_client -n 2 -K 1 -w 100
+		kill -CONT "${pids[reader]}"
+		reap reader
+		end memory
+	' || return 0
+	assert_done memory first reader others
+	assertEquals '0 1 1' "$(json reader '"\(.torn) \(.overtaken) \(.gets)"')"
+}
+
 # What is damaged and stays so; and a key that was there: of the first client, the second
 # of its two requests is a get, and looks one cell before.
 test_what_the_client_judges_by() {
@@ -162,6 +178,47 @@ test_a_stopped_writer() {
 	assertEquals old "$(out_of reader)"
 	assertEquals newer "$(out_of after)"
 	assert_in "$(rc_of stopped)" '^1$'
+}
+
+# Another key is in the cell by now; and the key's own lock is kept for too long.
+test_a_cell_that_is_taken() {
+	on_rxe '
+		lend memory -c 2 -l 60
+		stop_at 2 late kv_client -k a -p x
+		await halted late
+		client run first kv_client -k b -p old
+		kill -CONT "${pids[late]}"
+		reap late
+		client run get kv_client -k b
+		stop_at 6 stopped kv_client -k b -p new
+		await halted stopped
+		client run impatient kv_client -k b -p never -t 5
+		cp "$T/memory.out" "$T/freed.out"
+		kill9 stopped
+		client run after kv_client -k b
+		end memory
+	' || return 0
+	assert_done memory first get after
+	assert_error late 1 'no cell is free for key "a": 1 were looked at'
+	assert_not_in "$(out_of freed)" 'free again' "the late one kept the lock:"
+	assert_error impatient 1 'client [0-9]+ has kept the lock of cell 1 for 5000 ms'
+	assertEquals old:old "$(out_of get):$(out_of after)"
+}
+
+test_plans_that_cannot_be() {
+	local plan
+	on_rxe '
+		for plan in magic=1 order=0x01020304 number={0,0x1000000} cells={0,4098} bytes={192,300,524352}; do
+			serve peer "$B/peer" listen 18515 hello con,gid=::ffff:10.99.0.1,size=0x200200 sync "lend,$plan"
+			client run "$plan" kv_client -k x
+			reap peer
+		done
+	' || return 0
+	assert_error magic=1 1 'the server lends no memory: 0x00000001, not 0x4d454d32'
+	assert_error order=0x01020304 1 'another byte order'
+	for plan in number={0,0x1000000} cells={0,4098} bytes={192,300,524352}; do
+		assert_error "$plan" 1 'the server.s plan cannot be'
+	done
 }
 
 test_errors() {

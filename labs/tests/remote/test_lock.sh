@@ -101,27 +101,31 @@ test_a_lock_is_freed_after_its_qp() {
 	assert_done after
 }
 
-# Stopped with the lock: sent away, and what it does when it wakes up does nothing.
+# Stopped with the lock: sent away, and what it does when it wakes up does nothing. Who is
+# stopped without one may stay.
 test_stopped_with_the_lock() {
 	on_rxe '
 		lend memory -l 1
+		stop_at 1 idle lock_client -n 1
+		await halted idle
 		stop_at 5 stopped lock_client -n 2
 		await halted stopped
 		client run impatient lock_client -n 1 -t 1
 		client run patient lock_client -n 5 -t 60
 		kill -CONT "${pids[stopped]}"
-		reap stopped
+		kill -CONT "${pids[idle]}"
+		reap stopped idle
 		client run look lock_client -n 0
 		end memory
 	' || return 0
-	assert_done patient look
+	assert_done idle patient look
 	assertEquals 0 "$(rc_of memory)"
-	assert_in "$(err_of memory)" 'client 1 .* has kept a lock for [0-9]+ ms and is sent away'
+	assert_in "$(err_of memory)" 'client 2 .* has kept a lock for [0-9]+ ms and is sent away'
 	assert_in "$(rc_of impatient)" '^[01]$'
 	[[ $(rc_of impatient) == 0 ]] ||
-		assert_error impatient 1 'client 1 has kept the lock of cell 0 for 1000 ms'
+		assert_error impatient 1 'client 2 has kept the lock of cell 0 for 1000 ms'
 	assert_error stopped 1 'WRITE|SWAP|CMP_SWP|retry|RETRY'
-	assertEquals "only the others'" $((5 + 1 - $(rc_of impatient))) "$(json look .entries)"
+	assertEquals "only the others'" $((1 + 5 + 1 - $(rc_of impatient))) "$(json look .entries)"
 }
 
 # What they say to people, all clients of this room.
@@ -155,12 +159,16 @@ test_what_the_clients_judge_by() {
 		misled open post_send:6:sge.addr+16 lock_client -n 2
 		end memory
 		lend memory -q
+		misled stolen post_send:3:atomic.remote_addr+2048 lock_client -n 1
+		end memory
+		lend memory -q
 		misled back post_send:1:atomic.remote_addr+32 lock_client -n 2
 		misled added post_send:9:atomic.remote_addr+8 memory_bench -A -n 9
 		end memory
 	' || return 0
 	assert_error open 1 'the lock did not hold: 1 entries, 0 exits'
 	assert_error back 1 'the counter went from 1 to 0'
+	assert_error stolen 1 'the lock of cell 0 was mine'
 	assert_error added 1 '8 were added, not 9'
 }
 
