@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -269,7 +270,7 @@ void free(void *p)
 	__libc_free(p);
 }
 
-/* strdup 们在 libc 里面要内存，要的人却是调用它们的。*/
+/* strdup 们与 asprintf 在 libc 里面要内存，要的人却是调用它们的。*/
 char *strndup(const char *text, size_t most)
 {
 	uintptr_t caller = CALLER;
@@ -296,6 +297,22 @@ char *strdup(const char *text)
 	if (p && ours)
 		note(p, size, caller);
 	return p ? memcpy(p, text, size) : NULL;
+}
+
+int asprintf(char **out, const char *format, ...)
+{
+	uintptr_t caller = CALLER;
+	bool ours = by_us(caller);
+	va_list args;
+	int n = -1;
+
+	va_start(args, format);
+	if (!ours || !refused())
+		n = vasprintf(out, format, args);
+	va_end(args);
+	if (n >= 0 && ours)
+		note(*out, (size_t)n + 1, caller);
+	return n;
 }
 
 void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset)
