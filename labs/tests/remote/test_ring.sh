@@ -101,6 +101,9 @@ test_errors() {
 				"$B/ring_client" -j 10.99.0.1 rxe1
 			await qps 0
 		done
+		# Who is not told of what is done reuses no buffer.
+		SPY_LIE=lost LD_PRELOAD=$spy client run blind ring_client -t 3 -n 1000
+		await qps 0
 		# A message that is not the one: taken by its checksum, refused by its content.
 		misled skips post_send:7:skip ring_client -t 2 -n 20
 		await qps 0
@@ -120,6 +123,7 @@ test_errors() {
 	assert_error big 1 'a message of 200 bytes does not fit into a place of 128'
 	assert_error 'badrkey^1' 1 'remote access error \(10\)'
 	assert_error badremote_addr+16777216 1 'remote access error \(10\)'
+	assert_error blind 1 'no credit for 3000 ms: 256 sent'
 	assert_error skips 1 'no credit for 2000 ms: 20 sent, 6 taken'
 	assert_error wrong 1 'the server lends no memory|plan of the memory'
 	assert_error beside 1 'the server has no ring for me'
