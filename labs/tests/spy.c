@@ -34,6 +34,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -562,6 +563,15 @@ int accept4(int sock, struct sockaddr *addr, socklen_t *len, int flags)
 	return -1;
 }
 
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+		   void *(*begin)(void *), void *context)
+{
+	REAL(pthread_create);
+	int err = must_fail("pthread_create");
+
+	return err ? err : real(thread, attr, begin, context);
+}
+
 /* 写错了，就什么也不会失败，测试却照样通过：不许。*/
 static void check_words(const char *variable, const char *known)
 {
@@ -588,7 +598,8 @@ __attribute__((constructor)) static void check_what_is_asked(void)
 		"ibv_dealloc_pd ibv_reg_mr ibv_dereg_mr "
 		"ibv_create_comp_channel ibv_destroy_comp_channel "
 		"ibv_create_cq ibv_destroy_cq ibv_create_qp ibv_destroy_qp "
-		"ibv_modify_qp ibv_post_send ibv_post_recv accept4 ";
+		"ibv_modify_qp ibv_post_send ibv_post_recv accept4 "
+		"pthread_create ";
 
 	check_words("SPY_FAIL", calls);
 	check_words("SPY_STOP", calls);

@@ -310,7 +310,7 @@ test_errors() {
 			SPY_FAIL=$call run "$call" "$B/needle_server" -S "$S" rxe0
 		done
 		for call in ibv_create_cq:1:12 ibv_create_qp:1:12 ibv_modify_qp:1:22 \
-			ibv_modify_qp:2:22 ibv_modify_qp:3:22; do
+			ibv_modify_qp:2:22 ibv_modify_qp:3:22 pthread_create:1:11; do
 			SPY_FAIL=$call node "$call" -q
 			LD_PRELOAD= engine "$call.engine"
 			LD_PRELOAD= engine "$call.second"
@@ -326,7 +326,7 @@ test_errors() {
 	assert_error ibv_alloc_pd:1:12 1 'ibv_alloc_pd\(rxe0\).*ENOMEM'
 	assert_error ibv_reg_mr:1:12 1 'ibv_reg_mr\(volume 1, offset 32, [0-9]+ bytes, REMOTE_READ\).*ENOMEM'
 	assert_error ibv_reg_mr:3:14 1 'ibv_reg_mr\(volume 3.*EFAULT'
-	for call in ibv_create_cq:1:12 ibv_create_qp:1:12 ibv_modify_qp:{1,2,3}:22; do
+	for call in ibv_create_cq:1:12 ibv_create_qp:1:12 ibv_modify_qp:{1,2,3}:22 pthread_create:1:11; do
 		assert_error "$call" 0 "${call%%:*}"
 		assert_error "$call.engine" 1 'closed the connection|the peer failed before'
 		assert_done "$call.second"
