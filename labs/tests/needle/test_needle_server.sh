@@ -182,7 +182,17 @@ test_silent_peers_lock_nobody_out() {
 		engine last -p "$PATTERN"
 		kill "${pids[node]}"
 		reap node
+		# None of them can go: who comes then is not kept waiting.
+		SPY_LIE=stuck LD_PRELOAD=$B/spy.so node stuck -q -n 1 -t 3600
+		for i in {1..65}; do
+			exec {silent}<>/dev/tcp/127.0.0.1/18515
+		done
+		engine away
+		kill -KILL "${pids[stuck]}"
+		reap stuck 2>/dev/null
 	' || return 0
+	assert_error away 1 'closed the connection'
+	assert_in "$(err_of stuck)" '^error: engine 66 is turned away: 64 are shaking hands'
 	assert_done first held1 held2 last
 	assertEquals 0 "$(rc_of node)"
 	assertEquals "$(total)" "$(out_of last)"
