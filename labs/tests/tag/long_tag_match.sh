@@ -22,7 +22,7 @@ test_with_sanitizers() {
 		export ASAN_OPTIONS=exitcode=99:detect_leaks=1
 		export UBSAN_OPTIONS=exitcode=99:print_stacktrace=1
 		run unit timeout 120 "$T/unit" rxe0 rxe1 truncation random many \
-			order cancel bad-memory close-early lies false-credits
+			order flush cancel bad-memory close-early close-one lies false-credits
 		latency small -q : -q -n 20
 		latency big -q : -q -n 3 -s 100000
 		latency_server killed.server -q rxe0

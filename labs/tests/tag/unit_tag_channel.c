@@ -215,6 +215,7 @@ static void many(struct pair *p, uint64_t size, struct tag_limits limits)
 	struct tag_request *r = calloc(2 * MANY, sizeof(*r));
 	char *out = memory(2 * MANY * (size + 1));
 	char *in = memory(2 * MANY * (size + 1));
+	uint64_t limit = limits.max_bytes ? limits.max_bytes : UINT64_MAX;
 	int wrong = 0;
 
 	if (!s || !r)
@@ -228,6 +229,9 @@ static void many(struct pair *p, uint64_t size, struct tag_limits limits)
 		tag_send(i % 2 ? &p->a.ch : &p->b.ch, &s[i], data, size, i);
 	}
 	settle(p);
+	CHECK(p->b.ch.match.bytes <= limit &&
+		      (!limits.max_bytes || p->b.ch.counts.left_in_ring),
+	      "%llu bytes are held", (unsigned long long)p->b.ch.match.bytes);
 	/* The oldest first for a full ring, else the youngest. */
 	for (unsigned int n = 0; n < 2 * MANY; n++) {
 		unsigned int i = limits.max_unexpected ? n : 2 * MANY - 1 - n;
@@ -242,6 +246,7 @@ static void many(struct pair *p, uint64_t size, struct tag_limits limits)
 	}
 	CHECK(!wrong, "%d of %d", wrong, 2 * MANY);
 	CHECK(!memcmp(in, out, 2 * MANY * (size + 1)), "bytes");
+	CHECK(!p->a.ch.match.bytes && !p->b.ch.match.bytes, "still held");
 	CHECK(!tag_flush(&p->a.ch, LONG_MS), "flush");
 	CHECK(!tag_flush(&p->b.ch, LONG_MS), "flush");
 	printf("many of %llu: %llu waited for credit, %llu left in the ring, "
@@ -265,6 +270,22 @@ static void test_many(struct pair *p)
 	many(p, 300, (struct tag_limits){ .eager_max = 100 });
 	many(p, 300,
 	     (struct tag_limits){ .eager_max = 100, .max_unexpected = 5 });
+}
+
+/* Two messages, 100 bytes: neither more. */
+static void test_limits(struct pair *p)
+{
+	struct tag_message m[] = {
+		{ .held = 60 }, { .held = 41 }, { .held = 40 }, { 0 }
+	};
+	struct tag_match match;
+
+	(void)p;
+	tag_match_init(&match, 2, 100);
+	CHECK(!tag_match_keep(&match, &m[0]), "60 bytes");
+	CHECK(tag_match_keep(&match, &m[1]) == -ENOBUFS, "101 bytes");
+	CHECK(!tag_match_keep(&match, &m[2]), "100 bytes");
+	CHECK(tag_match_keep(&match, &m[3]) == -ENOBUFS, "a third");
 }
 
 /* Small ones may not overtake large ones that wait for an id, and so on. */
@@ -300,7 +321,10 @@ static void test_one_way(struct pair *p)
 	char byte = 0;
 
 	open_pair(p, (struct tag_limits){ 0 });
-	for (; n < 1000; n++) {
+	for (; tag_has_slot(&p->a.ch); n++)
+		tag_write_credits(&p->a.ch, false);
+	CHECK(n == 64, "%u slots", n);
+	for (n = 0; n < 1000; n++) {
 		CHECK(!tag_recv(&p->b.ch, &r, &byte, 1, n, TAG_EXACT), "recv");
 		CHECK(!tag_send(&p->a.ch, &s, &byte, 1, n), "send");
 		finish(p, &r);
@@ -361,6 +385,24 @@ static void test_old_byte(struct pair *p)
 
 /* ---- ends that are not good ----------------------------------------------- */
 
+/* Nobody acknowledges; and B, which would give credits back, does nothing. */
+static void test_flush(struct pair *p)
+{
+	struct tag_request s[2 * TAG_DEPTH];
+	char byte = 0;
+
+	open_pair(p, (struct tag_limits){ 0 });
+	modify_qp_to_reset(&p->b.res);
+	tag_send(&p->a.ch, &s[0], &byte, 1, 1);
+	CHECK(tag_flush(&p->a.ch, 300) < 0, "nobody was there");
+	close_pair(p);
+	open_pair(p, (struct tag_limits){ 0 });
+	for (int i = 0; i < 2 * TAG_DEPTH; i++)
+		tag_send(&p->a.ch, &s[i], &byte, 1, 1);
+	CHECK(tag_flush(&p->a.ch, 300) == -ETIMEDOUT, "messages wait");
+	close_pair(p);
+}
+
 static void test_cancel(struct pair *p)
 {
 	struct tag_request r, s;
@@ -381,6 +423,9 @@ static void test_cancel(struct pair *p)
 	tag_recv(&p->b.ch, &r, text, sizeof(text), 1, TAG_EXACT);
 	CHECK(!r.status && !strcmp(text, "two"), "%d", r.status);
 	CHECK(!tag_cancel(&p->b.ch, &r), "done");
+	for (unsigned int i = 0; i < 30; i++)
+		tag_send(&p->a.ch, &s, "two", 4, 1);
+	arrive(p, &p->b, 31);
 	/* A wait that ends takes the receive back, and the channel goes on. */
 	tag_recv(&p->b.ch, &r, text, sizeof(text), 3, TAG_EXACT);
 	CHECK(tag_wait(&p->b.ch, &r, 50) == -ETIMEDOUT, "%d", r.status);
@@ -448,6 +493,29 @@ static void test_close_early(struct pair *p)
 	free(data);
 }
 
+/* Nothing is under way but one receive: not begun, being read, or refused. */
+static void test_close_one(struct pair *p)
+{
+	static const struct {
+		uint64_t tag, size;
+	} receives[] = { { 2, MIB }, { 1, MIB }, { 1, MIB - 1 } };
+	char *out = memory(MIB), *in = memory(MIB);
+	struct tag_request s, r;
+
+	for (int i = 0; i < 3; i++) {
+		open_pair(p, (struct tag_limits){ 0 });
+		tag_send(&p->a.ch, &s, out, MIB, 1);
+		arrive(p, &p->b, 1);
+		tag_recv(&p->b.ch, &r, in, receives[i].size, receives[i].tag,
+			 TAG_EXACT);
+		close_pair(p);
+		CHECK(r.status == -ECANCELED && !r.mr, "%d: %d", i, r.status);
+		CHECK(s.status == -ECANCELED && !s.mr, "%d: %d", i, s.status);
+	}
+	free(out);
+	free(in);
+}
+
 /* ---- a peer that lies ----------------------------------------------------- */
 
 struct lie {
@@ -463,6 +531,7 @@ static void tell(struct pair *p, const struct lie *lie)
 {
 	struct tag_request r, s;
 	int64_t deadline = deadline_in_ms(LONG_MS);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 	char *data = memory(MIB);
 	uint32_t slot;
 	int rc = 0;
@@ -480,8 +549,11 @@ static void tell(struct pair *p, const struct lie *lie)
 	      lie->head.protocol, lie->bytes, rc);
 	CHECK(r.status == rc && s.status == rc, "%d, %d", r.status, s.status);
 	CHECK(!r.mr && !s.mr, "still registered");
+	CHECK(!query_qp(&p->b.res, &attr) && attr.qp_state == IBV_QPS_ERR,
+	      "the QP is in %d", attr.qp_state);
 	CHECK(tag_recv(&p->b.ch, &r, data, 1, 1, 0) == rc, "a receive");
 	close_pair(p);
+	CHECK(s.status == lie->expected, "ended twice: %d", s.status);
 	free(data);
 }
 
@@ -570,12 +642,15 @@ int main(int argc, char *argv[])
 		{ "truncation", test_truncation },
 		{ "random", test_random },
 		{ "many", test_many },
+		{ "limits", test_limits },
 		{ "order", test_order },
 		{ "one-way", test_one_way },
 		{ "old-byte", test_old_byte },
+		{ "flush", test_flush },
 		{ "cancel", test_cancel },
 		{ "bad-memory", test_bad_memory },
 		{ "close-early", test_close_early },
+		{ "close-one", test_close_one },
 		{ "lies", test_lies },
 		{ "false-credits", test_false_credits },
 	};
