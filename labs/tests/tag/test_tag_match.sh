@@ -110,7 +110,16 @@ test_two_processes() {
 		done
 		latency s4194304 -q : -j -n 1 -s 4194304
 		latency small -q -e 16 : -n 3 -e 16 -s 17
+		latency least -q -e 1 : -q -n 3 -e 1 -s 2
+		LD_PRELOAD=$B/spy.so SPY_LOG=$T/rights latency read -q : -q -n 3 -s 8193
 	' || return 0
+	assert_pair least
+	assert_pair read
+	# The rings of both; what is fetched, only to be written here; what is sent, only
+	# to be read from there.
+	assertEquals '      6 access=1
+      6 access=4
+      2 access=7' "$(grep -o 'access=[0-9]*$' <(grep '^make mr ' "$T/rights") | sort | uniq -c)"
 	for size in 0 8192 8193 4194304; do
 		assert_pair "s$size"
 		assertEquals "$size" "$(json "s$size.client" .size)"
@@ -222,6 +231,32 @@ test_ends_that_are_not_good() {
 	assertEquals "$(err_of liar.hello)" 1 "$(rc_of liar.hello)"
 	assert_in "$(err_of liar.hello)" '^warning: .* is no client: it begins with "GET'
 	assert_in "$(err_of liar.hello)" '^error: waiting for a client: nothing came before the deadline$'
+}
+
+test_verbs_that_fail() {
+	local name
+	in_lab '
+		eval "$LATENCY"
+		for name in create_qp:1 post_recv:1; do
+			SPY_FAIL=ibv_$name:12 spied run "$name" "$B/tag_lat" server -q rxe0
+		done
+		# The first READ; the first message; and 64 are consumed, but for the plan each
+		# with a READ, a FIN and an answer: credits are written before they are old.
+		for name in post_send:1 post_send:187; do
+			SPY_FAIL=ibv_$name:12 spied latency_server "$name" -q rxe0
+			run guest "$B/tag_lat" client -q -n 70 -s 8193 127.0.0.1 rxe1
+			reap "$name"
+		done
+		latency_server host -q rxe0
+		SPY_FAIL=ibv_post_send:1:12 spied run first "$B/tag_lat" client -q 127.0.0.1 rxe1
+		reap host
+	' || return 0
+	for name in create_qp:1 post_recv:1; do
+		assert_error "$name" 1 "ibv_${name%:*}"
+	done
+	assert_error post_send:1 1 'READ'
+	assert_error post_send:187 1 'WRITE'
+	assert_error first 1 'ibv_post_send\(QP [0-9]+, slot 0, 32 bytes'
 }
 
 # Each request for memory is refused once.
