@@ -94,6 +94,7 @@ sanitized() {
 		wait
 		nobody rdma_client -q -t 1 127.0.0.1
 		device rdma_server -q mlx5_0
+		address rdma_client rxe9 fe80::1
 		gid rdma_server -q rxe0 18515 7
 		size rdma_server -q -s 9437184 rxe0
 	END
@@ -155,6 +156,7 @@ test_sanitizers() {
 		ibv_post_recv; do
 		assertEquals "$name" 1 "$(rc_of "$name")"
 	done
+	assertEquals "address: $(err_of address)" 2 "$(rc_of address)"
 	assert_not_in "$(cat "$T"/*.err)" 'AddressSanitizer|LeakSanitizer|runtime error'
 }
 

@@ -6,7 +6,9 @@
  * 毫秒内试遍。成功打印每项的名字并以 0 退出；失败时说出是哪一次。
  */
 #include "base/deadline.h"
+#include "base/pattern.h"
 #include "base/report.h"
+#include "base/verbs_names.h"
 #include "explain/qp_table.h"
 #include "rdma_common.h"
 
@@ -341,6 +343,9 @@ static void test_small_tables(void)
 	}
 	CHECK(!strcmp(qp_state_name(IBV_QPS_RTR), "RTR"), "RTR");
 	CHECK(!strcmp(qp_state_name(99), "UNKNOWN"), "99");
+	CHECK(!strcmp(wr_opcode_name(IBV_WR_DRIVER1), "DRIVER1"), "11");
+	CHECK(!strcmp(wr_opcode_name(IBV_WR_DRIVER1 + 1), "UNKNOWN"), "12");
+	CHECK(!strcmp(gid_type_name(IBV_GID_TYPE_ROCE_V2 + 1), "unknown"), "3");
 	qp_mask_text(out, sizeof(out),
 		     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU);
 	CHECK(!strcmp(out, "STATE|AV|PATH_MTU"), "%s", out);
@@ -348,6 +353,24 @@ static void test_small_tables(void)
 		memset(out, '#', sizeof(out));
 		qp_mask_text(out, size, -1);
 		CHECK(strlen(out) < size && out[size] == '#', "%zu", size);
+	}
+}
+
+/* 长度不必是 8 的倍数；错的那个字节在哪里，就说哪里。*/
+static void test_pattern(void)
+{
+	for (size_t size = 0; size <= 24; size++) {
+		char *data = malloc(size);
+
+		pattern_fill(data, size, 7);
+		CHECK(pattern_first_wrong(data, size, 7) == size, "%zu", size);
+		for (size_t i = 0; i < size; i++) {
+			data[i] ^= 1;
+			CHECK(pattern_first_wrong(data, size, 7) == i,
+			      "byte %zu of %zu", i, size);
+			data[i] ^= 1;
+		}
+		free(data);
 	}
 }
 
@@ -367,6 +390,7 @@ int main(void)
 	test_only_looking();
 	test_printable_text();
 	test_small_tables();
+	test_pattern();
 	printf("%d failures\n", failures);
 	return failures != 0;
 }
