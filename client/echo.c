@@ -189,7 +189,8 @@ bool echo_bench_asked(void *object, uint64_t size, uint64_t limit)
 
 	if (size != sizeof(*bench) ||
 	    memcmp(bench->magic, ECHO_BENCH_MAGIC, sizeof(bench->magic)) ||
-	    bench->agreed || bench->size > limit || bench->rounds > MAX_COUNT)
+	    bench->agreed || bench->size > limit || !bench->rounds ||
+	    bench->rounds > MAX_COUNT)
 		return false;
 	bench->agreed = 1;
 	return true;

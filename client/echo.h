@@ -70,9 +70,9 @@ int echo_check(const struct echo_options *opt, const void *sent,
 void echo_count(struct echo_outcome *out, const void *data, uint64_t size);
 
 /*
- * An object that asks the server to play ping-pong instead: @rounds times one
- * message of @size bytes each way, with no length before it. A server that knows
- * it echoes it with @agreed 1, any other as it is. Native byte order.
+ * An object that asks the server to play ping-pong instead: @rounds (not 0) times
+ * one message of @size bytes each way, with no length before it. A server that
+ * knows it echoes it with @agreed 1, any other as it is. Native byte order.
  */
 struct echo_bench {
 	char magic[8]; /* ECHO_BENCH_MAGIC */

@@ -12,14 +12,15 @@
 test_good_runs() {
 	local program size
 	for program in ucx_echo sock_echo; do
-		serve $program server -c 6
+		serve $program server -c 7
 		for size in 0 12 8192 5000000; do
 			begin_ask $program "$size" -q -s "$size" -n 3
 		done
 		begin_ask $program text
 		begin_ask $program ping -q -b -n 50 -s 70000
-		reap 0 12 8192 5000000 text ping server
-		assert_done 0 12 8192 5000000 text ping server
+		begin_ask $program ping7 -q -b -n 5 -s 7
+		reap 0 12 8192 5000000 text ping ping7 server
+		assert_done 0 12 8192 5000000 text ping ping7 server
 		assert_clean
 	done
 }

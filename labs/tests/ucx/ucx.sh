@@ -113,6 +113,7 @@ die-after-length	error: .*bytes of an object: the peer is gone
 die-after-info	warning: .*gone without a control message, after 0
 close-after-length	error: .*bytes of an object: the peer has closed
 bad-opcode	error: .*control message of 16 bytes, opcode 7
+no-rounds	error: .*waiting for an object: a longer message came
 flood	error: .*bytes of an object: a longer message came
 idle	error: .*waiting for an object: nothing came'
 # Those of the driver, and what the server says.

@@ -113,6 +113,21 @@ static int flood(struct ucx_endpoint *ep)
 	return rc;
 }
 
+/* 请它打乒乓（client/echo.h 的 struct echo_bench），pong 一个也不等。*/
+static int bench(struct ucx_endpoint *ep, uint64_t rounds)
+{
+	uint64_t words[] = { 0, 1000, rounds, 0 };
+	int rc;
+
+	memcpy(words, "PINGPONG", sizeof(words[0]));
+	rc = say_length(ep, sizeof(words), sizeof(uint64_t));
+	if (!rc)
+		rc = say(ep, words, sizeof(words));
+	while (!rc && rounds--)
+		rc = say(ep, junk, 1000);
+	return rc;
+}
+
 static int bad_client(struct ucx_endpoint *ep, const char *what)
 {
 	int rc = 0;
@@ -139,6 +154,9 @@ static int bad_client(struct ucx_endpoint *ep, const char *what)
 		     order(ep, UCX_CTRL_CLOSE, 1);
 	else if (is(what, "bad-opcode"))
 		rc = order(ep, 7, 0);
+	else if (is(what, "no-rounds"))
+		rc = bench(ep, 1) || bench(ep, 1) || bench(ep, 0) ||
+		     say(ep, junk, 1000);
 	else if (is(what, "flood"))
 		rc = flood(ep);
 	else if (!is(what, "idle"))
