@@ -370,6 +370,14 @@ test_no_server() {
 	assert_error waits 1 "ucp_ep_create\(127.0.0.1, TCP port $port\): no answer before the deadline"
 	kill -CONT "${pids[silent]}"
 	stop silent
+	# It has all its clients.
+	serve ucx_echo server -c 1
+	begin_ask ucx_echo one -n 100000000
+	await_echoes one
+	ask ucx_echo two -q -t 5
+	stop one
+	reap server
+	assert_error two 1 'UCS_ERR_REJECTED'
 	# It comes late.
 	next_port
 	begin_ask ucx_echo late -q
