@@ -183,6 +183,21 @@ spied() {
 	LD_PRELOAD=$B/ucx_spy.so "$@"
 }
 
+# What nobody receives is dropped while the server runs, whether it sleeps or not.
+test_strays_do_not_stay() {
+	local how
+	for how in '' -B; do
+		rm -f "$T/calls"
+		# shellcheck disable=SC2086 # one flag or none
+		SPY_UCX_LOG=$T/calls spied serve ucx_echo host $how
+		start stray "$N/ucx_peer" client 127.0.0.1 "$port" stray
+		await in_file '^ucp_tag_msg_recv_nbx$' "$T/calls" || fail "ucx_echo $how keeps them"
+		stop host
+		reap stray
+		assertEquals "$(err_of host)$(err_of stray)" 0,0 "$(rc_of host),$(rc_of stray)"
+	done
+}
+
 # After sixteen clients another worker takes over. There is none, or it cannot wake us:
 # said once, and the old one goes on; sixteen clients later it is tried again.
 test_no_room_for_another_worker() {

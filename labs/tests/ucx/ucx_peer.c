@@ -113,6 +113,12 @@ static int flood(struct ucx_endpoint *ep)
 	return rc;
 }
 
+static int stray(struct ucx_endpoint *ep)
+{
+	ep->msg_tag_send++; /* 谁也不收的 tag */
+	return say_length(ep, 16, sizeof(uint64_t));
+}
+
 /* 请它打乒乓（client/echo.h 的 struct echo_bench），pong 一个也不等。*/
 static int bench(struct ucx_endpoint *ep, uint64_t rounds)
 {
@@ -154,6 +160,8 @@ static int bad_client(struct ucx_endpoint *ep, const char *what)
 		     order(ep, UCX_CTRL_CLOSE, 1);
 	else if (is(what, "bad-opcode"))
 		rc = order(ep, 7, 0);
+	else if (is(what, "stray"))
+		rc = stray(ep);
 	else if (is(what, "no-rounds"))
 		rc = bench(ep, 1) || bench(ep, 1) || bench(ep, 0) ||
 		     say(ep, junk, 1000);

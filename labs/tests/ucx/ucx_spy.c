@@ -115,6 +115,10 @@ REQUEST(ucp_tag_recv_nbx,
 	(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag,
 	 ucp_tag_t mask, const ucp_request_param_t *param),
 	(worker, buffer, count, tag, mask, param))
+REQUEST(ucp_tag_msg_recv_nbx,
+	(ucp_worker_h worker, void *buffer, size_t count,
+	 ucp_tag_message_h message, const ucp_request_param_t *param),
+	(worker, buffer, count, message, param))
 
 unsigned int ucp_worker_progress(ucp_worker_h worker)
 {

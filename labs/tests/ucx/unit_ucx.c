@@ -11,11 +11,13 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int bad;
@@ -112,6 +114,37 @@ static void first(struct task *self, void *arg)
 	note(t, task_wait(self, INT64_MAX) ? "x" : "e");
 }
 
+static bool no_stacks;
+static char *last_stack;
+
+void *mmap(void *addr, size_t size, int rights, int flags, int fd, off_t from)
+{
+	if (no_stacks && flags & MAP_STACK) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	addr = (void *)syscall(SYS_mmap, addr, size, rights, flags, fd, from);
+	if (flags & MAP_STACK)
+		last_stack = addr;
+	return addr;
+}
+
+/* 越过栈底的人，当场被杀。*/
+static void check_guard(void)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	if (!child) {
+		signal(SIGSEGV, SIG_DFL); /* 不要 sanitizer 的 */
+		*(volatile char *)last_stack = 1;
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	want("a stack has an end",
+	     WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
 static void check_tasks(void)
 {
 	struct task_list list = { 0 };
@@ -119,6 +152,7 @@ static void check_tasks(void)
 
 	want("nothing to run", !tasks_run(&list));
 	want("a start", !task_start(&list, first, &t));
+	check_guard();
 	while (tasks_run(&list))
 		;
 	want("both wait", list.count == 2 && !strcmp(t.text, "ac"));
@@ -131,17 +165,6 @@ static void check_tasks(void)
 		;
 	want(t.text, list.count == 0 && (!strcmp(t.text, "acbed") ||
 					 !strcmp(t.text, "acbde")));
-}
-
-static bool no_stacks;
-
-void *mmap(void *addr, size_t size, int rights, int flags, int fd, off_t from)
-{
-	if (no_stacks && flags & MAP_STACK) {
-		errno = ENOMEM;
-		return MAP_FAILED;
-	}
-	return (void *)syscall(SYS_mmap, addr, size, rights, flags, fd, from);
 }
 
 /* 没有栈，就没有 task；试一百次，什么也没有留下。*/
