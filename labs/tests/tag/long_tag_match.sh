@@ -25,6 +25,7 @@ test_with_sanitizers() {
 			order flush cancel bad-memory close-early close-one lies false-credits
 		latency small -q : -q -n 20
 		latency big -q : -q -n 3 -s 100000
+		latency window -q -w 4 : -q -w 4 -n 20
 		latency_server killed.server -q rxe0
 		start killed.client "$B/tag_lat" client -q -s 9000 -n 10000000 \
 			127.0.0.1 rxe1
@@ -33,7 +34,7 @@ test_with_sanitizers() {
 		reap killed.server killed.client
 	' || return 0
 	assertEquals "$(out_of unit) $(err_of unit)" 0 "$(rc_of unit)"
-	for name in small big; do
+	for name in small big window; do
 		assertEquals "$name: $(err_of $name.client)" 0 "$(rc_of $name.client)"
 		assertEquals "$name: $(err_of $name.server)" 0 "$(rc_of $name.server)"
 	done
