@@ -51,7 +51,6 @@ int laps_init(struct laps *laps, uint64_t n)
 void laps_free(struct laps *laps)
 {
 	free(laps->stamps);
-	laps->stamps = NULL;
 }
 
 void laps_start(struct laps *laps)

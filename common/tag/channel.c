@@ -172,8 +172,6 @@ int tag_channel_close(struct tag_channel *ch)
 {
 	struct tag_message *message;
 
-	if (!ch->res)
-		return 0;
 	if (has_requests(ch))
 		tag_end_requests(ch, -ECANCELED);
 	while ((message = tag_match_probe(&ch->match, 0, TAG_ANY))) {
@@ -184,7 +182,6 @@ int tag_channel_close(struct tag_channel *ch)
 		if (!u->in_ring)
 			free(u);
 	}
-	ch->res = NULL;
 	return 0;
 }
 

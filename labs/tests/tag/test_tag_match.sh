@@ -79,10 +79,9 @@ test_the_channel_on_rxe() {
 	compile "$T/unit" labs/tests/tag/unit_tag_channel.c \
 		"$B/librdma_common.a" -libverbs -ljansson || return
 	in_lab '
-		cd /sys/class/infiniband
 		# Not send_rnr_err: there rxe also counts a READ response that the
 		# network would not take, and asks nobody to wait for it.
-		rnr() { cat rxe[01]/ports/1/hw_counters/rcvd_rnr_err; }
+		rnr() { cat /sys/class/infiniband/rxe[01]/ports/1/hw_counters/rcvd_rnr_err; }
 		rnr >"$T/rnr.before"
 		SPY_LIE=patient LD_PRELOAD=$B/spy.so run unit timeout 120 "$T/unit" rxe0 rxe1
 		rnr >"$T/rnr.after"
