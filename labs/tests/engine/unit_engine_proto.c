@@ -483,6 +483,15 @@ static void hostile(void)
 	refuses("1 bytes follow", "two values");
 	RAW("");
 	refuses("ends in the middle", "nothing");
+	/* The longest short string is one, and the longest short array. */
+	RAW("\x92\xa4Ping\x92\x01\xbf"
+	    "a string of thirty-one letters.");
+	accepts(&m, "31 bytes");
+	CHECK(m.ping.client_id.size == 31, "%zu", m.ping.client_id.size);
+	RAW("\x9f\xdd\xff\xff\xff\xff\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0"
+	    "\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0"
+	    "\xc0");
+	refuses("ends in the middle", "2^32 - 1 elements, in 15");
 
 	begin(); /* as many values as may be, and one more */
 	for (int more = 0; more < 2; more++) {
@@ -498,6 +507,42 @@ static void hostile(void)
 		else
 			accepts(&m, "values");
 	}
+}
+
+/* Its lists have so many entries; as an array, with four fields that nobody knows. */
+static void capabilities(int auths, int extensions)
+{
+	begin();
+	msgpack_pack_array(&pk, 2);
+	text("GetCapabilitiesResponse");
+	msgpack_pack_array(&pk, 15);
+	text("rxe0");
+	for (int i = 0; i < 4; i++)
+		msgpack_pack_int(&pk, i);
+	text("::1");
+	msgpack_pack_int(&pk, 0);
+	msgpack_pack_array(&pk, auths);
+	for (int i = 0; i < auths; i++)
+		text("none");
+	text("1.0");
+	msgpack_pack_true(&pk);
+	msgpack_pack_array(&pk, extensions);
+	for (int i = 0; i < extensions; i++)
+		text("MapBuffer");
+	for (int i = 0; i < 4; i++)
+		msgpack_pack_nil(&pk);
+}
+
+static void long_lists(void)
+{
+	struct engine_message m;
+
+	capabilities(ENGINE_TEXTS_MAX, ENGINE_TEXTS_MAX);
+	accepts(&m, "16 entries");
+	capabilities(ENGINE_TEXTS_MAX + 1, 1);
+	refuses("supported_auth has more than 16 entries", "17 entries");
+	capabilities(1, ENGINE_TEXTS_MAX + 1);
+	refuses("extensions has more than 16 entries", "17 entries");
 }
 
 /* ---- our own messages, there and back ----------------------------------- */
@@ -549,6 +594,7 @@ int main(int argc, char *argv[])
 	integers();
 	wrong_content();
 	hostile();
+	long_lists();
 	there_and_back();
 	msgpack_sbuffer_destroy(&buf);
 	return unit_result("engine_proto");

@@ -19,6 +19,28 @@
 #define MOST  10000
 #define BYTES (16u << 20)
 
+/* Who asks for memory (ld --wrap) is refused, once, at the @refused-th time. */
+static int refused;
+
+static bool refuse(void)
+{
+	return refused && !--refused;
+}
+
+#define WRAPPED(type, name, params, args)                    \
+	type __real_##name params;                           \
+	type __wrap_##name params;                           \
+	type __wrap_##name params                            \
+	{                                                    \
+		return refuse() ? NULL : __real_##name args; \
+	}
+WRAPPED(void *, calloc, (size_t n, size_t size), (n, size))
+WRAPPED(void *, reallocarray, (void *p, size_t n, size_t size), (p, n, size))
+WRAPPED(void *, tsearch,
+	(const void *key, void **root,
+	 int (*compare)(const void *, const void *)),
+	(key, root, compare))
+
 /* ---- timers ------------------------------------------------------------- */
 
 static int64_t last_fired;
@@ -318,6 +340,7 @@ static void shares(void)
 	CHECK(!engine_session_begin(&all, &owner, 1, &s), "begin");
 	CHECK(engine_session_take_buffer(s, 100001) == -EDQUOT, "over");
 	CHECK(engine_session_take_buffer(s, 100000) == -EDQUOT, "rounded");
+	CHECK(!s->buffer && !owner.share.used, "it has none");
 	CHECK(!engine_session_take_buffer(s, 65536), "take");
 	CHECK(!engine_session_begin(&all, &owner, 1, &s), "begin");
 	CHECK(engine_session_take_buffer(s, 40000) == -EDQUOT, "together");
@@ -332,6 +355,31 @@ static void shares(void)
 		;
 	CHECK(all.count == BYTES / ENGINE_SESSION_BYTES, "%zu", all.count);
 	engine_owner_end(&other);
+	close_all();
+}
+
+/* Whatever it is that there is no memory for: nothing is begun, and nothing kept. */
+static void no_memory(void)
+{
+	struct engine_owner owner = OWNER(BYTES);
+	struct engine_session *s;
+	int n, rc = -ENOMEM;
+
+	open_all(10);
+	for (n = 1; n < 10 && rc; n++) {
+		refused = n;
+		rc = engine_session_begin(&all, &owner, 1, &s);
+		CHECK(!rc || rc == -ENOMEM, "%d: %d", n, rc);
+		CHECK(!rc || (!timers.count && !all.tree && !budget.used),
+		      "%d: %zu timers, %zu bytes", n, timers.count,
+		      budget.used);
+	}
+	CHECK(n == 5 && !rc, "a session, a timer and a place in the tree");
+	refused = 1;
+	CHECK(engine_session_take_buffer(s, 4096) == -ENOMEM, "take");
+	CHECK(budget.used == ENGINE_SESSION_BYTES, "%zu bytes", budget.used);
+	refused = 0;
+	engine_owner_end(&owner);
 	close_all();
 }
 
@@ -384,6 +432,7 @@ int main(int argc, char *argv[])
 	given_buffers();
 	own_buffers();
 	shares();
+	no_memory();
 	token(argv[1]);
 	return unit_result("engine_session");
 }

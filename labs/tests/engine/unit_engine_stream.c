@@ -3,6 +3,7 @@
  * unit_engine_stream.c - framing over a socket pair: however the bytes arrive, the
  * messages are the same; and whatever a length claims, the buffers stay small.
  */
+#include "../open_files.h"
 #include "../unit.h"
 #include "ipc/stream.h"
 
@@ -18,6 +19,19 @@
 
 static struct engine_stream s;
 static int peer;
+
+/* realloc() as the stream sees it (ld --wrap): refused, once, when told so. */
+static bool no_memory;
+void *__real_realloc(void *p, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+
+void *__wrap_realloc(void *p, size_t size)
+{
+	bool refused = no_memory;
+
+	no_memory = false;
+	return refused ? NULL : __real_realloc(p, size);
+}
 
 static void open_pair(void)
 {
@@ -189,9 +203,63 @@ static void bounded_output(void)
 	free(block);
 }
 
+/* A peer that is always late: what it has read makes room for the next. */
+static void moved_output(void)
+{
+	enum {
+		SIZE = 6000,
+		TIMES = 20
+	};
+	char message[SIZE], *got = malloc(TIMES * (4 + SIZE) + 1000);
+	const int least = 1;
+	size_t taken = 0, left;
+
+	open_pair();
+	s.out_most = 20000;
+	setsockopt(s.fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
+	for (int i = 0; i < TIMES; i++) {
+		memset(message, 'a' + i, SIZE);
+		CHECK(!say(message, SIZE), "message %d", i);
+		CHECK(s.out.size <= s.out_most, "%zu bytes", s.out.size);
+		left = i < TIMES - 1 ? 2 * SIZE : 0;
+		while (engine_stream_flush(&s),
+		       engine_stream_pending(&s) > left)
+			taken += (size_t)read(peer, got + taken, 1000);
+	}
+	while (taken < TIMES * (4 + SIZE))
+		taken += (size_t)read(peer, got + taken, 1000);
+	for (int i = 0; i < TIMES; i++) {
+		memset(message, 'a' + i, SIZE);
+		CHECK(!memcmp(got + i * (4 + SIZE) + 4, message, SIZE),
+		      "message %d", i);
+	}
+	close_pair();
+	free(got);
+}
+
+/* Three descriptors with one byte. */
+static void put_three(int socket, int fd)
+{
+	const int fds[3] = { fd, fd, fd };
+	union {
+		struct cmsghdr head;
+		char space[CMSG_SPACE(sizeof(fds))];
+	} control = { .head = { CMSG_LEN(sizeof(fds)), SOL_SOCKET,
+				SCM_RIGHTS } };
+	struct iovec iov = { "", 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+
+	memcpy(CMSG_DATA(&control.head), fds, sizeof(fds));
+	CHECK(sendmsg(socket, &msg, 0) == 1, "three");
+}
+
 /* A descriptor goes with its message, and with no other. */
 static void descriptors(void)
 {
+	const int before = open_files();
 	struct engine_stream other;
 	const char *data;
 	uint32_t size;
@@ -226,13 +294,15 @@ static void descriptors(void)
 	CHECK(!engine_stream_attach(&other, file), "attach");
 	CHECK(!engine_stream_flush(&other), "flush");
 	CHECK(engine_stream_fill(&s) == 5 && s.in_fd < 0, "none taken");
+	/* Nor is what waits at the end, to be taken or to be sent. */
+	put_three(s.fd, file);
+	CHECK(engine_stream_fill(&other) == 1 && other.in_fd >= 0, "the first");
+	CHECK(!say("e", 1) && !engine_stream_attach(&s, file), "attach");
 	close(file);
 	peer = -1;
 	engine_stream_close(&other);
 	engine_stream_close(&s);
-	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	CHECK(fd == 3, "the first free descriptor is %d", fd);
-	close(fd);
+	CHECK(open_files() == before, "%d and %d", before, open_files());
 }
 
 /* What one budget grants and the other refuses is given back; the rest, at the end. */
@@ -260,6 +330,19 @@ static void budgets(void)
 	CHECK(say(block, ENGINE_FRAME_MAX) == -ENOBUFS, "over all of it");
 	CHECK(!own.used && !all.used, "%zu, %zu", own.used, all.used);
 	close_pair();
+
+	open_pair();
+	s.all = &all;
+	s.own = &own;
+	CHECK(!say("first", 5), "first");
+	no_memory = true;
+	CHECK(say(block, 20000) == -ENOBUFS && !no_memory, "no memory");
+	CHECK(!own.used && !all.used, "%zu, %zu", own.used, all.used);
+	CHECK(!say("next", 4) && !engine_stream_flush(&s), "next");
+	CHECK(read(peer, block, 100) == 17 &&
+		      !memcmp(block, "\5\0\0\0first\4\0\0\0next", 17),
+	      "the others");
+	close_pair();
 	free(block);
 }
 
@@ -269,6 +352,7 @@ int main(void)
 	many_at_once();
 	lengths();
 	bounded_output();
+	moved_output();
 	descriptors();
 	budgets();
 	return unit_result("engine_stream");
