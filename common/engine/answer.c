@@ -40,13 +40,11 @@ static void detach(struct engine_read *read)
 	timer_cancel(&service->loop->timers, &read->timer);
 	if (read->waiting)
 		TAILQ_REMOVE(&service->waiting, read, entry);
-	read->waiting = false;
 	if (read->client)
 		read->client->read = NULL;
 	read->client = NULL;
 	if (read->session)
 		read->session->read = NULL;
-	read->session = NULL;
 }
 
 void engine_read_abandon(struct engine_read *read)

@@ -208,7 +208,6 @@ static void blame(struct remote_reader *r, const struct ibv_wc *wc)
 		    wc->status == IBV_WC_RETRY_EXC_ERR ||
 		    wc->status == IBV_WC_RNR_RETRY_EXC_ERR;
 
-	r->broken = true;
 	if (chunk && wc->status != IBV_WC_SUCCESS && !chunk->read->status)
 		chunk->read->status = gone ? -ECONNRESET : -EIO;
 }

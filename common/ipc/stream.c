@@ -183,8 +183,6 @@ long engine_stream_fill(struct engine_stream *s)
 	if (rc)
 		return rc;
 	room = s->in.size - s->in.end;
-	if (room > left)
-		room = left;
 	/*
 	 * 用 recv 而不是 recvmsg，就没有地方放 control message：对端塞来的 fd 会被
 	 * 内核直接关掉。server 一个也不要。

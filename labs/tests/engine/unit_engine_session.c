@@ -339,6 +339,7 @@ static void shares(void)
 	open_all(100000);
 	CHECK(!engine_session_begin(&all, &owner, 1, &s), "begin");
 	CHECK(engine_session_take_buffer(s, 100001) == -EDQUOT, "over");
+	CHECK(!pool.kept, "and nothing was made for it");
 	CHECK(engine_session_take_buffer(s, 100000) == -EDQUOT, "rounded");
 	CHECK(!s->buffer && !owner.share.used, "it has none");
 	CHECK(!engine_session_take_buffer(s, 65536), "take");
