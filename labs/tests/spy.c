@@ -10,8 +10,9 @@
  *	                        gid_v1      每个 GID 都自称 RoCE v1
  *	                        gid_order   槽 1 自称 RoCE v1，原来的 1 搬到槽 5
  *	                        wr_id opcode status   completion 里的这一项是错的
- *	                        short       recv/send 每次只动 1 个字节
+ *	                        short       recv/send 与写 stdout 每次只动 1 个字节
  *	                        eintr       recv/send/connect/poll 每隔一次 EINTR
+ *	                        again       send 每隔一次 EAGAIN
  *	                        alarm       每 2 ms 一个 SIGALRM，不带 SA_RESTART
  *	                        small_port  端口的 max_msg_sz 是 8 MiB（6.1 的 rxe 真是这样）
  *	                        lost        poll_cq 永远说 CQ 是空的
@@ -528,10 +529,23 @@ ssize_t send(int sock, const void *data, size_t size, int flags)
 	REAL(send);
 	if (interrupted("send"))
 		return -1;
+	if (lies("again") && count_call("send") % 2) {
+		errno = EAGAIN;
+		return -1;
+	}
 	if (lies("short") && size > 1)
 		size = 1;
 	note("send");
 	return real(sock, data, size, flags);
+}
+
+/* 只是 stdout：rxe 的 post_send 也是一个 write。*/
+ssize_t write(int fd, const void *data, size_t size)
+{
+	REAL(write);
+	bool out = lies("short") && fd == STDOUT_FILENO;
+
+	return real(fd, data, out && size > 1 ? 1 : size);
 }
 
 /* connect 被信号打断后，连接仍在后台建立：先真的开始，再说 EINTR。*/
@@ -605,7 +619,8 @@ __attribute__((constructor)) static void check_what_is_asked(void)
 	check_words("SPY_STOP", calls);
 	check_words("SPY_LIE",
 		    " no_device gid_v1 gid_order wr_id opcode status short "
-		    "eintr alarm small_port lost ready broken twice early late "
+		    "eintr again alarm small_port lost ready broken twice "
+		    "early late "
 		    "between no_nul rkey stuck patient ");
 }
 

@@ -106,7 +106,8 @@ test_reads() {
 			$p,0,5,30,'"$most"','"$((0xffffffff))"' answer map=2 answer bytes \
 			$p,0,5,30,$((at + 34)),$((key)) answer map=3 answer bytes \
 			$p,0,5,30,$((at + 34)),$((key + 1)) answer map=4 answer bytes \
-			$p,1,11,30,$((at + 34)),$((key)) answer map=5 answer bytes
+			$p,1,11,30,$((at + 34)),$((key)) answer map=5 answer bytes \
+			$p,0,11,30,$((at + 34)),$((key)) answer map=6 answer bytes
 		stop engine node
 	' || return 0
 	assert_done engine node good refused addresses
@@ -136,6 +137,32 @@ test_reads() {
 	assertEquals "${hello:4:10} read-only" "$(sed -n 9p "$T/addresses.out")"
 	assertEquals "it would end behind it" "${hello:2:22} read-only" \
 		"$(sed -n 15p "$T/addresses.out")"
+	assertEquals "it ends with it" "${hello:4:22} read-only" "$(sed -n 18p "$T/addresses.out")"
+}
+
+# A damaged needle is refused as a whole; the others are not touched by it.
+test_damaged_needle() {
+	cp -r "$S" "$T/store"
+	local size
+	size=$(stat -c %s "$T/store/volume-9.needles")
+	# The last byte of "hello, needle": 32 of the volume, 32 of the record, 12.
+	printf X | dd of="$T/store/volume-9.needles" bs=1 seek=76 conv=notrunc status=none
+	assertEquals "the length" "$size" "$(stat -c %s "$T/store/volume-9.needles")"
+	on_engine '
+		export S=$T/store
+		node node
+		engine engine -n 2
+		peer peer start=9,1,7 answer start=9,1,7,0,5 answer map=1 answer bytes \
+			start=9,2,7 answer
+		client client read 9 1 7
+		stop engine node
+	' || return 0
+	assert_done engine node peer
+	assert_refused peer 1 io true 'needle 1 of volume 9 is damaged: the CRC-32C'
+	assertEquals '68656c6c6f read-only' "$(sed -n 4p "$T/peer.out")"
+	assert_answer peer 5 StartReadResponse .data.transfer_size 0
+	assert_error client 1 'is damaged.*\(io\)'
+	assertEquals "nothing of it" "" "$(out_of client)"
 }
 
 # Sessions end by CompleteRead, by their time-out and with their client.
@@ -159,9 +186,13 @@ test_sessions() {
 		reap many 2>/dev/null
 		await has_sessions 0
 		peer room $p answer
-		stop engine node
+		stop engine
+		# The READ is still under way, and its completion never comes.
+		SPY_LIE=lost LD_PRELOAD=$B/spy.so engine late -r 60
+		peer late.peer $p,0,0,1 answer ping answer
+		stop late node
 	' || return 0
-	assert_done engine node ends times full room
+	assert_done engine late node ends times full room late.peer
 	assert_answer ends 2 CompleteReadResponse .data.success true
 	assert_refused ends 3 session true 'not found'
 	assert_refused ends 4 session true 'not found'
@@ -178,6 +209,8 @@ test_sessions() {
 	assert_answer times 10 CompleteReadResponse .data.success true
 	assert_refused full 1 session true 'Maximum number of sessions \(3\)'
 	assert_answer room 1 StartReadResponse .data.transfer_size 13
+	assert_refused late.peer 1 session true 'has expired'
+	assert_answer late.peer 2 Pong .data.client_timestamp_ns 7
 }
 
 # Who knows a session's id but did not begin it gets neither its buffer (which its
@@ -305,6 +338,7 @@ test_client() {
 		client ping ping -n 3 -j
 		client caps caps
 		client out read 9 1 7
+		SPY_LIE=short LD_PRELOAD=$B/spy.so client short read 9 1 7
 		client range read 9 1 7 -O 7 -S 3
 		client big read 5 1 1 -o "$T/big.copy" -j -p
 		client text read 5 1 1 -o "$T/big.again"
@@ -327,6 +361,7 @@ test_client() {
 	assertEquals 3 "$(jq -s 'map(select(.round_trip_us > 0)) | length' "$T/ping.out")"
 	assert_in "$(out_of caps)" '^device +rxe1$'
 	assertEquals 'hello, needle' "$(out_of out)"
+	assertEquals 'hello, needle' "$(out_of short)"
 	assertEquals 'nee' "$(out_of range)"
 	assertEquals "big: $(err_of big)" 0 "$(rc_of big)"
 	assertTrue "the bytes" "cmp $T/big $T/big.copy"
@@ -444,6 +479,10 @@ test_wrong_usage() {
 		assertEquals "--peer $n: $(err_of peer)" 1 "$(rc_of peer)"
 	done
 	usage_error 'is not HOST' rdma_engine -s x -p ''
+	printf -v n 'x%.0s' {1..255} # the longest host
+	usage_error 'is not HOST' rdma_engine -s x -p "x$n"
+	here peer "$B/rdma_engine" -s "$T/sock" -p "$n" -d none0
+	assertEquals "$(err_of peer)" 1 "$(rc_of peer)"
 	for n in 0 1000001 -1 x; do
 		usage_error '--max-sessions is not' rdma_engine -s x -p y --max-sessions="$n"
 	done
@@ -470,23 +509,46 @@ test_wrong_usage() {
 	done
 }
 
-# Each request for memory is refused once, until it serves: it ends with one error, or
-# it goes on without.
+# Each request for memory is refused once, until a client is served: it ends with one
+# error, or it goes on without, and so may the client.
 test_no_memory() {
 	on_engine '
+		node node
 		export KEPT_FAIL KEPT_FAILED=$T/failed
-		for ((KEPT_FAIL = 1; KEPT_FAIL < 60; KEPT_FAIL++)); do
+		for ((KEPT_FAIL = 1; KEPT_FAIL < 100; KEPT_FAIL++)); do
 			rm -f "$T/failed"
 			start_engine hungry
-			! [[ -S $sock ]] || kill "${pids[hungry]}"
+			await connected_or_ended hungry "$pid"
+			if [[ -S $sock ]]; then
+				peer asks id=00000000-0000-0000-0000-000000000001 map=1 answer \
+					start=9,1,7 answer map=2 answer complete=2,1,13 answer \
+					length=20000 fill=20000 answer
+				kill "${pids[hungry]}"
+			fi
 			reap hungry
 			[[ -s $T/failed ]] || break
 			echo "$KEPT_FAIL $(<"$T/hungry.rc") $(grep -c "^error: " "$T/hungry.err")"
 		done >"$T/ends"
+		stop node
 	' || return 0
+	assert_done node asks
 	assertEquals "$(err_of hungry)" 0 "$(rc_of hungry)"
 	assert_in "$(<"$T/ends")" ' 1 1$'
 	assertEquals 'they end in order' '' "$(grep -v ' 1 1$\| 0 [01]$' "$T/ends")"
+}
+
+# No READ is longer than the port takes, whatever --chunk says.
+test_a_port_with_short_messages() {
+	with_large 9437184
+	on_engine '
+		export S=$T/store
+		node node
+		SPY_LOG=$T/log SPY_LIE=small_port LD_PRELOAD=$B/spy.so engine engine --chunk 1073741824
+		client read read 5 1 1 -o "$T/out"
+		stop engine node
+	' || return 0
+	assert_done engine node read
+	assertEquals '8388608 1048576' "$(sed -n 's/^post_send .* length=\([0-9]*\) .*/\1/p' "$T/log" | xargs)"
 }
 
 # Every byte of every read, and nothing is left when the clients are gone.
@@ -527,7 +589,7 @@ test_a_needle_that_grows() {
 	on_engine '
 		export S=$T/store
 		node node1
-		engine_that_stops 100 -- -r 30 --chunk 4096 --depth 2
+		engine_that_stops 100 -- -n 1 -r 30 --chunk 4096 --depth 2
 		client first read 9 1 7
 		held engine >"$T/held.before"
 		how=start client large read 5 1 1 -o "$T/out"
