@@ -8,7 +8,7 @@
  *	KEPT_FAIL=N        它们的第 N 次要内存落空（ENOMEM）；落空过，KEPT_FAILED 就有一行
  *	KEPT_FAILED=FILE
  *
- * 看 malloc、mmap、描述符与 dlopen 的库。与 LeakSanitizer 不同，它不问“还有没有指针指着”：main 返回
+ * 看 malloc、mmap、线程、描述符与 dlopen 的库。与 LeakSanitizer 不同，它不问“还有没有指针指着”：main 返回
  * 之前没有拆的，就是留下的。也不必另编译一遍，所以每个测试里的每个程序都带着它跑。
  */
 #include <dirent.h>
@@ -57,7 +57,7 @@ static int object_count, objects_before;
 static struct block blocks[SLOTS];
 static bool open_before[MAX_FDS];
 static bool watching, full;
-static long asked, fail_at;
+static long asked, fail_at, threads;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* 记录器与捣乱者活到进程结束为止：它们留着的不算。*/
@@ -342,6 +342,35 @@ int munmap(void *p, size_t size)
 	return real(p, size);
 }
 
+/* 不是生来 detached 的线程，得有人 join。*/
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+		   void *(*run)(void *), void *arg)
+{
+	static int (*real)(pthread_t *, const pthread_attr_t *,
+			   void *(*)(void *), void *);
+	bool ours = !attr && by_us(CALLER);
+	int rc;
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+	rc = real(thread, attr, run, arg);
+	if (!rc && ours)
+		__atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+	return rc;
+}
+
+int pthread_join(pthread_t thread, void **result)
+{
+	static int (*real)(pthread_t, void **);
+	bool ours = by_us(CALLER);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "pthread_join");
+	if (ours)
+		__atomic_sub_fetch(&threads, 1, __ATOMIC_RELAXED);
+	return real(thread, result);
+}
+
 static void each_fd(void (*visit)(int fd, FILE *out), FILE *out)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -443,6 +472,9 @@ __attribute__((destructor)) static void end(void)
 	if (full)
 		fprintf(out, "%s: more than %d blocks\n",
 			program_invocation_short_name, SLOTS);
+	if (threads)
+		fprintf(out, "%s: %ld threads\n", program_invocation_short_name,
+			threads);
 	each_fd(tell_fd, out);
 	dl_iterate_phdr(tell_object, out);
 	fclose(out);
