@@ -400,6 +400,8 @@ size_t explain_pair(const struct explain_side *a, const struct explain_side *b,
 	const struct direction ways[] = { { a, b }, { b, a } };
 	size_t count = 0;
 
+	if (!a || !b)
+		return 0;
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
 		for (size_t w = 0; w < 2 && count < most; w++) {
 			out[count] = pairs[i](&ways[w]);

@@ -217,7 +217,8 @@ void explain_side_learn(struct explain_side *side,
 
 /*
  * Two ends that are meant for each other: QPN, PSN, GID, path MTU, READ depth.
- * What does not match, the worst first: at most @most, returns how many.
+ * What does not match, the worst first: at most @most, returns how many; none, if one of
+ * them is not known (NULL).
  */
 size_t explain_pair(const struct explain_side *a, const struct explain_side *b,
 		    struct explanation *out, size_t most);

@@ -223,8 +223,6 @@ static struct explanation check_pair(const struct wait *w)
 {
 	struct explanation all[EXPLAIN_MOST];
 
-	if (!w->rq->mine || !w->rq->peer)
-		return no_idea();
 	/* 从发的那一端看起：先说它发往哪里、从哪个 PSN 发起。*/
 	if (explain_pair(w->rq->peer, w->rq->mine, all, EXPLAIN_MOST))
 		return all[0];

@@ -66,11 +66,8 @@ static struct explanation check_my_netdev(const struct case_of *c)
 static struct explanation check_pair(const struct case_of *c)
 {
 	struct explanation all[EXPLAIN_MOST], why = no_idea();
-	size_t n;
+	size_t n = explain_pair(c->rq->mine, c->rq->peer, all, EXPLAIN_MOST);
 
-	if (!c->rq->mine || !c->rq->peer)
-		return why;
-	n = explain_pair(c->rq->mine, c->rq->peer, all, EXPLAIN_MOST);
 	/* READ 的深度不足以让 ACK 不来。*/
 	for (size_t i = 0; i < n; i++) {
 		if (explained_as(&all[i], "rd-atomic-differs"))
@@ -86,11 +83,8 @@ static struct explanation check_pair(const struct case_of *c)
 static struct explanation check_mtu(const struct case_of *c)
 {
 	struct explanation all[EXPLAIN_MOST];
-	size_t n;
+	size_t n = explain_pair(c->rq->mine, c->rq->peer, all, EXPLAIN_MOST);
 
-	if (!c->rq->mine || !c->rq->peer)
-		return no_idea();
-	n = explain_pair(c->rq->mine, c->rq->peer, all, EXPLAIN_MOST);
 	while (n--)
 		if (explained_as(&all[n], "mtu-differs"))
 			return all[n];
