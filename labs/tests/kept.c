@@ -11,8 +11,9 @@
  * 看 malloc、mmap、线程、描述符与 dlopen 的库。与 LeakSanitizer 不同，它不问“还有没有指针指着”：main 返回
  * 之前没有拆的，就是留下的。也不必另编译一遍，所以每个测试里的每个程序都带着它跑。
  */
+#include "real.h"
+
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -271,11 +272,9 @@ void free(void *p)
 }
 
 /* strdup 们与 asprintf 在 libc 里面要内存，要的人却是调用它们的。*/
-char *strndup(const char *text, size_t most)
+static char *copy(const char *text, size_t len, uintptr_t caller)
 {
-	uintptr_t caller = CALLER;
 	bool ours = by_us(caller);
-	size_t len = strnlen(text, most);
 	char *p = ours && refused() ? NULL : __libc_malloc(len + 1);
 
 	if (!p)
@@ -287,22 +286,18 @@ char *strndup(const char *text, size_t most)
 	return p;
 }
 
+char *strndup(const char *text, size_t most)
+{
+	return copy(text, strnlen(text, most), CALLER);
+}
+
 char *strdup(const char *text)
 {
-	uintptr_t caller = CALLER;
-	bool ours = by_us(caller);
-	size_t size = strlen(text) + 1;
-	char *p = ours && refused() ? NULL : __libc_malloc(size);
-
-	if (p && ours)
-		note(p, size, caller);
-	return p ? memcpy(p, text, size) : NULL;
+	return copy(text, strlen(text), CALLER);
 }
 
 int asprintf(char **out, const char *format, ...)
 {
-	uintptr_t caller = CALLER;
-	bool ours = by_us(caller);
 	char text[4096]; /* 我们的程序只用它拼路径 */
 	va_list args;
 	int n;
@@ -310,26 +305,19 @@ int asprintf(char **out, const char *format, ...)
 	va_start(args, format);
 	n = vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	if (n < 0 || (size_t)n >= sizeof(text) || (ours && refused()))
+	if (n < 0 || (size_t)n >= sizeof(text))
 		return -1;
-	*out = __libc_malloc((size_t)n + 1);
-	if (!*out)
-		return -1;
-	memcpy(*out, text, (size_t)n + 1);
-	if (ours)
-		note(*out, (size_t)n + 1, caller);
-	return n;
+	*out = copy(text, (size_t)n, CALLER);
+	return *out ? n : -1;
 }
 
 void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset)
 {
-	static void *(*real)(void *, size_t, int, int, int, off_t);
+	REAL(mmap);
 	uintptr_t caller = CALLER;
 	bool ours = by_us(caller);
 	void *p;
 
-	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "mmap");
 	if (ours && refused())
 		return MAP_FAILED;
 	p = real(at, size, prot, flags, fd, offset);
@@ -340,10 +328,7 @@ void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset)
 
 int munmap(void *p, size_t size)
 {
-	static int (*real)(void *, size_t);
-
-	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "munmap");
+	REAL(munmap);
 	forget(p);
 	return real(p, size);
 }
@@ -352,14 +337,10 @@ int munmap(void *p, size_t size)
 int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 		   void *(*run)(void *), void *arg)
 {
-	static int (*real)(pthread_t *, const pthread_attr_t *,
-			   void *(*)(void *), void *);
+	REAL(pthread_create);
 	bool ours = !attr && by_us(CALLER);
-	int rc;
+	int rc = real(thread, attr, run, arg);
 
-	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
-	rc = real(thread, attr, run, arg);
 	if (!rc && ours)
 		__atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
 	return rc;
@@ -367,12 +348,9 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 
 int pthread_join(pthread_t thread, void **result)
 {
-	static int (*real)(pthread_t, void **);
-	bool ours = by_us(CALLER);
+	REAL(pthread_join);
 
-	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "pthread_join");
-	if (ours)
+	if (by_us(CALLER))
 		__atomic_sub_fetch(&threads, 1, __ATOMIC_RELAXED);
 	return real(thread, result);
 }
