@@ -114,6 +114,9 @@ bool accepted(struct victim *v);
 /* A connection as it should be; fd[0] is the control socket. */
 void join(struct victim *v, int fd[3]);
 
+/* Its three sockets, then as close_all. */
+void part(struct victim *v, const int fd[3]);
+
 /* Both comms, and no descriptor may be left. */
 void close_all(struct victim *v);
 

@@ -142,6 +142,13 @@ void join(struct victim *v, int fd[3])
 		pause_for("a comm", &rounds);
 }
 
+void part(struct victim *v, const int fd[3])
+{
+	for (int i = 0; i < 3; i++)
+		close(fd[i]);
+	close_all(v);
+}
+
 void close_all(struct victim *v)
 {
 	CHECK(!net->closeRecv(v->comm), "closeRecv");
@@ -211,9 +218,7 @@ static void run_hello(const void *arg)
 	CHECK(count("is dropped") == !!c->fault, "not one socket was dropped");
 	for (int i = 0; i < n; i++)
 		close(fds[i]);
-	for (int i = 0; i < 3; i++)
-		close(good[i]);
-	close_all(&v);
+	part(&v, good);
 }
 
 /* 一字节一字节地说，后面紧跟着数据；次序也反着来。*/
@@ -244,9 +249,7 @@ static void run_trickle(const void *arg)
 		pause_for("a comm", &rounds);
 	message(&v, fds[0], 5);
 	CHECK(!*logged, "nothing was wrong");
-	for (int i = 0; i < 3; i++)
-		close(fds[i]);
-	close_all(&v);
+	part(&v, fds);
 }
 
 /* 不开口的再多，也挤不走打过招呼的，也挡不住后来的。*/

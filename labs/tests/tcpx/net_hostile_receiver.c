@@ -259,9 +259,7 @@ static void run_frame(const void *arg)
 	} else {
 		CHECK(!rc && !*logged, "test returned %d", rc);
 	}
-	for (int i = 0; i < 3; i++)
-		close(fd[i]);
-	close_all(&v);
+	part(&v, fd);
 }
 
 static int irecv_once(struct victim *v, void **request)
@@ -296,9 +294,7 @@ static void run_announce(const void *arg)
 		CHECK(!memcmp(bytes, credit, sizeof(bytes)),
 		      "credit %u is wrong", seq);
 	}
-	for (int i = 0; i < 3; i++)
-		close(fd[i]);
-	close_all(&v);
+	part(&v, fd);
 }
 
 static void run_announce_fails(const void *arg)
@@ -315,9 +311,7 @@ static void run_announce_fails(const void *arg)
 	CHECK(rc == NCCL_REMOTE_ERROR && !v.request[0] &&
 		      count("announcing a receive failed") == 1,
 	      "irecv returned %d", rc);
-	for (int i = 0; i < 3; i++)
-		close(fd[i]);
-	close_all(&v);
+	part(&v, fd);
 }
 
 /* 拿错了的：listener、另一种 comm、别人的 mhandle，或者只是看上去像。*/
@@ -414,12 +408,8 @@ static void run_caller(const void *arg)
 	request = &v;
 	CHECK(!net->iflush(v.comm, 1, data, sizes, NULL, &request) && !request,
 	      "iflush");
-	for (int i = 0; i < 3; i++)
-		close(fds[i]);
-	close_all(&other);
-	for (int i = 0; i < 3; i++)
-		close(fd[i]);
-	close_all(&v);
+	part(&other, fds);
+	part(&v, fd);
 }
 
 void receiver_cases(void)
