@@ -22,9 +22,11 @@ int call_failed_for(int err, const char *cause, const char *next,
 
 	if (err <= 0)
 		err = EIO;
-	/* 哪个调用都可能遇到，缺的总是同一样东西 */
+	/* 哪个调用都可能遇到，要做的总是同一件事 */
 	if (err == EMFILE && !next)
 		next = "raise the limit of open files: ulimit -n";
+	if (err == ENOTDIR && !next)
+		next = "give a folder where this names a file";
 	name = strerrorname_np(err);
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);

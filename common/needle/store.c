@@ -231,15 +231,10 @@ static int read_stable_header(int fd, const char *path, uint8_t *header,
 
 static int open_failed(const char *path, uint32_t volume_id)
 {
-	int err = errno;
-
-	if (err == ENOENT)
-		report_error("build/needle list shows what there is",
-			     "open(%s): there is no volume %u", path,
-			     volume_id);
-	else
-		report_error(NULL, "open(%s): %s", path, strerror(err));
-	return -err;
+	if (errno == ENOENT)
+		return fail(-ENOENT, "build/needle list shows what there is",
+			    "open(%s): there is no volume %u", path, volume_id);
+	return call_failed(errno, "open(%s)", path);
 }
 
 int needle_volume_open(struct needle_volume *volume, const char *dir,

@@ -321,6 +321,8 @@ test_what_is_not_there() {
 	S=/dev/null
 	fails file 'opendir\(/dev/null\) failed: E[A-Z]+ .*: Not a directory' list
 	fails file2 'open\(/dev/null/volume-1.needles\) failed: E[A-Z]+ .*: Not a directory' put 1 1
+	fails file3 'open\(/dev/null/volume-1.needles\) failed: E[A-Z]+ .*: Not a directory' get 1 1
+	assert_in "$(err_of file3)" '^ next: give a folder'
 	small_store >"$T/out"
 	fails volume 'there is no volume 6' get 6 1
 	fails needle 'volume 7 has no needle 3' get 7 3
