@@ -104,13 +104,24 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
 	return syscall(SYS_pwrite64, fd, data, size, offset);
 }
 
+static int synced(int kind)
+{
+	if (fails())
+		return -1;
+	note(kind, 0, NULL, 0);
+	return 0;
+}
+
 int fdatasync(int fd)
 {
 	(void)fd;
-	if (fails())
-		return -1;
-	note(OP_SYNC, 0, NULL, 0);
-	return 0;
+	return synced(OP_SYNC);
+}
+
+int fsync(int fd)
+{
+	(void)fd;
+	return synced(OP_SYNC_FOLDER);
 }
 
 int ftruncate(int fd, off_t size)
@@ -127,15 +138,6 @@ int rename(const char *from, const char *to)
 		return -1;
 	note(OP_RENAME, 0, NULL, 0);
 	return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
-}
-
-int fsync(int fd)
-{
-	(void)fd;
-	if (fails())
-		return -1;
-	note(OP_SYNC_FOLDER, 0, NULL, 0);
-	return 0;
 }
 
 static struct needle_writer *commits; /* just before the next pread */
