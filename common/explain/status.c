@@ -51,8 +51,9 @@ static const struct explain_status rows[] = {
 	  .side = "mine" },
 	{ ROW(WR_FLUSH_ERR),
 	  .meaning = "the QP went to ERR before this request's turn came",
-	  .rxe = "6.1: but receives posted in ERR are never flushed; 6.12: "
-		 "also instead of 2, 4 and 6, so the cause is hidden",
+	  .rxe = "6.1: but receives posted in ERR are never flushed; also when "
+		 "a copy of a READ comes after its MR is gone; 6.12: also "
+		 "instead of 2, 4 and 6, so the cause is hidden",
 	  .causes = "the QP is in ERR and this request was only flushed",
 	  .next = "look for the first bad completion before this one, in both "
 		  "CQs; rxe of Linux 6.12 hides local causes (lkey, address, "

@@ -182,7 +182,7 @@ int tag_channel_close(struct tag_channel *ch)
 		if (!u->in_ring)
 			free(u);
 	}
-	return 0;
+	return tag_release(&ch->fetched);
 }
 
 /* 等的那件事成了没有？*/

@@ -73,11 +73,11 @@ int tag_free_slot(struct tag_channel *ch, uint32_t slot, bool took_credit)
 	return ch->n_fresh == TAG_FRESH ? tag_repost(ch) : 0;
 }
 
-int tag_release_buffer(struct tag_request *request)
+int tag_release(struct ibv_mr **mr)
 {
-	int err = request->mr ? ibv_dereg_mr(request->mr) : 0;
+	int err = *mr ? ibv_dereg_mr(*mr) : 0;
 
-	request->mr = NULL;
+	*mr = NULL;
 	return check_destroyed("ibv_dereg_mr", err);
 }
 
@@ -98,7 +98,7 @@ static void end_queue(struct tag_queue *queue, int status)
 
 	while ((request = TAILQ_FIRST(queue))) {
 		TAILQ_REMOVE(queue, request, node);
-		tag_release_buffer(request);
+		tag_release(&request->mr);
 		request->status = status;
 	}
 }
@@ -123,7 +123,7 @@ void tag_end_requests(struct tag_channel *ch, int status)
 	for (int i = 0; i < TAG_RENDEZVOUS; i++) {
 		if (!ch->rendezvous[i])
 			continue;
-		tag_release_buffer(ch->rendezvous[i]);
+		tag_release(&ch->rendezvous[i]->mr);
 		ch->rendezvous[i]->status = status;
 		ch->rendezvous[i] = NULL;
 	}

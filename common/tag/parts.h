@@ -61,8 +61,8 @@ int tag_post(struct tag_channel *ch, uint32_t length, uint64_t tag,
 int tag_free_slot(struct tag_channel *ch, uint32_t slot, bool took_credit);
 int tag_repost(struct tag_channel *ch);
 
-/* Deregister what @request has registered, if anything. */
-int tag_release_buffer(struct tag_request *request);
+/* Deregister @*mr, if there is one. */
+int tag_release(struct ibv_mr **mr);
 
 bool tag_queue_holds(const struct tag_queue *queue,
 		     const struct tag_request *request);

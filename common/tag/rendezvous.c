@@ -14,12 +14,13 @@
  *	reg_mr(buf)
  *	SEND  RTS {tag, length, addr, rkey} ──>   match，reg_mr(buf)
  *	      <── RDMA READ（一段一段地取）
- *	dereg_mr(buf) <── SEND FIN {id}           dereg_mr(buf)
+ *	          <── SEND FIN {id}           dereg_mr(buf)
+ *	dereg_mr(buf)，到下一个 FIN
  *
  * 为什么每条消息都注册、用完就注销，而不是缓存 MR？缓存要知道用户何时 free/munmap 了那段
  * 内存：地址还在、物理页换了，网卡就会读写别人的页。UCX 为此拦截整个进程的 malloc 与
  * mmap（ucm），那是另一门课。注册的开销与长度成正比，而大消息的传输也与长度成正比，占比
- * 有限；况且 rkey 只在传输期间有效，对端想多读一个字节也不行。
+ * 有限；况且 rkey 只管这一条消息，最多到下一条取完为止。
  */
 #include "base/report.h"
 #include "explain/explain.h"
@@ -166,7 +167,7 @@ int tag_rendezvous_read_done(struct tag_channel *ch)
 		return 0;
 	TAILQ_REMOVE(&ch->to_read, request, node);
 	TAILQ_INSERT_TAIL(&ch->to_finish, request, node);
-	return tag_release_buffer(request);
+	return tag_release(&request->mr);
 }
 
 static int send_fins(struct tag_channel *ch)
@@ -193,7 +194,14 @@ int tag_rendezvous_fin(struct tag_channel *ch, const struct tag_header *fin)
 	if (!request || request->id != id)
 		return -EPROTO;
 	forget_id(ch, request);
-	rc = tag_release_buffer(request);
+	/*
+	 * FIN 到了，数据也到了，为什么 MR 还要多留一条消息？READ 重传过的话，它的副本可能
+	 * 还在路上：几个 CPU 收包，先发的会后到。rxe 照 rkey 重答这个副本；rkey 已经注销，
+	 * 它就不声不响地让 QP 进 ERR，一条好好的连接就此断了。真网络不换次序，也就没有这事。
+	 */
+	rc = tag_release(&ch->fetched);
+	ch->fetched = request->mr;
+	request->mr = NULL;
 	request->status = rc;
 	return rc;
 }

@@ -87,7 +87,7 @@ test_the_channel_on_rxe() {
 		rnr >"$T/rnr.after"
 	' || return 0
 	assertEquals "$(out_of unit) $(err_of unit)" 0 "$(rc_of unit)"
-	assert_in "$(out_of unit)" '^15 tests, 0 failures$'
+	assert_in "$(out_of unit)" '^16 tests, 0 failures$'
 	assertEquals 'messages that cannot be' "$(grep -c '\.expected = -EPROTO }\|16, -EPROTO }' labs/tests/tag/unit_tag_channel.c)" \
 		"$(err_of unit | grep -c "^error: the peer's message of [0-9]* bytes cannot be: ")"
 	assertEquals 'the oldest messages, and no more of them' 1 \

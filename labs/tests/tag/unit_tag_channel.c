@@ -516,6 +516,47 @@ static void test_close_one(struct pair *p)
 	free(in);
 }
 
+/* One more READ by B of the message that @r has brought, as a late duplicate is. */
+static enum ibv_wc_status read_again(struct pair *p, struct tag_request *r)
+{
+	struct ibv_mr *mr = ibv_reg_mr(p->b.res.pd, r->buf, r->length,
+				       IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge into = { .addr = (uintptr_t)r->buf,
+				.length = (uint32_t)r->length };
+	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
+	int64_t deadline = deadline_in_ms(LONG_MS);
+
+	if (!mr)
+		exit(1);
+	into.lkey = mr->lkey;
+	CHECK(!post_read(&p->b.res, 0, &into, r->peer_addr, r->peer_rkey), "B");
+	while (!ibv_poll_cq(p->b.res.cq, 1, &wc) && !deadline_passed(deadline))
+		sched_yield();
+	ibv_dereg_mr(mr);
+	return wc.status;
+}
+
+/* It is answered until the next message has been fetched, and then no more. */
+static void test_late_read(struct pair *p)
+{
+	char *out = fill(memory(1 << 16), 1 << 16, 1), *in = memory(1 << 16);
+	struct tag_request s, r[2];
+
+	open_pair(p, (struct tag_limits){ 0 });
+	for (int i = 0; i < 2; i++) {
+		tag_recv(&p->b.ch, &r[i], in, 1 << 16, i, TAG_EXACT);
+		tag_send(&p->a.ch, &s, out, 1 << 16, i);
+		finish(p, &r[i]);
+		finish(p, &s);
+		settle(p);
+		CHECK(read_again(p, &r[i]) == IBV_WC_SUCCESS, "%d", i);
+	}
+	CHECK(read_again(p, &r[0]) == IBV_WC_REM_ACCESS_ERR, "the first");
+	close_pair(p);
+	free(out);
+	free(in);
+}
+
 /* ---- a peer that lies ----------------------------------------------------- */
 
 struct lie {
@@ -651,6 +692,7 @@ int main(int argc, char *argv[])
 		{ "bad-memory", test_bad_memory },
 		{ "close-early", test_close_early },
 		{ "close-one", test_close_one },
+		{ "late-read", test_late_read },
 		{ "lies", test_lies },
 		{ "false-credits", test_false_credits },
 	};
