@@ -383,7 +383,7 @@ static int recv_length(struct ucx_endpoint *ep)
 	}
 	if (rc == -ECONNRESET || (!idle && rc == -ESHUTDOWN)) {
 		ucx_report(ep, rc, "waiting for an object");
-		return rc == -ESHUTDOWN ? -ECONNRESET : rc;
+		return -ECONNRESET;
 	}
 	return rc;
 }

@@ -221,6 +221,16 @@ test_each_thread_has_its_own_call() {
 		"$B"/two/thread.json* | sort -u)"
 }
 
+# Before the first SYN is sent once more, nothing else than its state tells.
+test_what_tcp_waits_for_is_told() {
+	ran || return 0
+	local how
+	for how in connect poll-connect; do
+		assertEquals "$how" SYN_SENT "$(jq -r 'select(.ev == "thread" and .tcp).tcp' \
+			"$B/two/$how".json* | sort -u)"
+	done
+}
+
 # A, which was forked first, waited for B and then sleeps: that is told, and once.
 test_who_moved_is_told_again() {
 	ran || return 0

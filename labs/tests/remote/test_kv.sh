@@ -33,6 +33,7 @@ test_put_and_get() {
 		client run empty kv_client -k one -p ""
 		for key in one two three; do client run "get.$key" kv_client -k "$key"; done
 		client run full kv_client -k four -p x
+		client run absent kv_client -k four
 		client run long kv_client -k one -p "$(printf %0300d 0)"
 		client run count kv_client -c
 		run told "$B/kv_client" -k two 10.99.0.1 rxe1
@@ -46,6 +47,7 @@ test_put_and_get() {
 	assertEquals 'value three' "$(out_of get.three)"
 	assertEquals '3 5' "$(json count '"\(.keys) \(.puts)"')"
 	assert_error missing 1 'there is no key "none"'
+	assert_error absent 1 'there is no key "four"'
 	assert_error full 1 'no cell is free for key "four": 3 were looked at'
 	assert_error long 1 'the value has 300 bytes, a cell holds 180'
 }
