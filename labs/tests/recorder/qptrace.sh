@@ -63,9 +63,9 @@ bring_out() {
 	mv "$recordings"/* "$T"
 }
 
-# recorded start|run|serve NAME CMD…
+# recorded start|run|serve NAME CMD…: and no mutex is unlocked that is not held
 recorded() {
-	"$1" "$2" "${limit[@]}" labs/qptrace "${options[@]}" \
+	LD_PRELOAD=$PWD/$B/held.so${LD_PRELOAD:+:$LD_PRELOAD} "$1" "$2" "${limit[@]}" labs/qptrace "${options[@]}" \
 		-o "$recordings/$2.json" -- "${@:3}"
 }
 

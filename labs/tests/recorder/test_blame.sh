@@ -70,7 +70,7 @@ in_the_lab() {
 	local dir=$1 how i
 	shift
 	for how; do
-		labs/qptrace -o "$dir/$how.json" --stall 2 -- "$B/two_sides" "$how" "$dir/end" \
+		LD_PRELOAD=$PWD/$B/held.so labs/qptrace -o "$dir/$how.json" --stall 2 -- "$B/two_sides" "$how" "$dir/end" \
 			2>"$dir/$how.err" &
 	done
 	for ((i = 0; i < 300; i++)); do
@@ -134,6 +134,7 @@ oneTimeSetUp() {
 	must_build "$B/libqptrace.so" "$B/qptrace-report" "$B/librdma_common.a" \
 		"$B/sabotage" "$B/libsaboteur.so"
 	built_in
+	helper "$B/held.so" -O2 -fPIC -shared labs/tests/recorder/held.c
 	helper "$B/two_sides" -O1 labs/tests/recorder/two_sides.c -libverbs -lpthread
 	rm -rf "$B/two"
 	mkdir -p "$B/two"

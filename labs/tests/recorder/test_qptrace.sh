@@ -15,6 +15,7 @@ oneTimeSetUp() {
 	helper "$B/trace_probe" -O2 labs/tests/recorder/trace_probe.c -libverbs -lpthread
 	helper "$B/late_end.so" -O2 -fPIC -shared labs/tests/recorder/late_end.c
 	helper "$B/dl_probe" -O2 labs/tests/recorder/dl_probe.c
+	helper "$B/held.so" -O2 -fPIC -shared labs/tests/recorder/held.c
 	build_helpers
 	built_in
 	kept=$(mktemp -d "$ROOT/build/kept.XXXXXX")

@@ -472,6 +472,15 @@ test_no_memory() {
 		assertTrue "$program: $n requests of a client" "((n > 1 && n < 50))"
 		stop host
 	done
+	# What a ping-pong asks for: that client is over then, and nothing more is said.
+	for ((n = 1; n < 50; n++)); do
+		KEPT_FAIL=$n KEPT_FAILED=$T/failed serve ucx_echo host -t 3
+		ended "${pids[host]}" || ask ucx_echo guest -b -q -n 3 -t 3 -i 3
+		stop host 2>/dev/null
+		! grep -q 'no memory for a ping-pong' "$T/host.err" || break
+	done
+	assert_in "$(err_of host)" 'no memory for a ping-pong'
+	assertEquals "$(err_of host)" 1 "$(grep -c '^error: ' "$T/host.err")"
 }
 
 # Who waits sleeps; and a client that goes lets UCX work until the other side has left.
