@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# What labs/qptrace writes of the calls that hardly anybody makes (verbs_probe.c): each
+# with the numbers that it was given, and with the result that the program had.
+#
+# shellcheck disable=SC2016 # scripts for the lab, and jq's, are quoted
+# shellcheck source=labs/tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/guest.sh
+. labs/tests/guest.sh
+# shellcheck source=labs/tests/recorder/qptrace.sh
+. labs/tests/recorder/qptrace.sh
+
+oneTimeSetUp() {
+	must_build "$B/libqptrace.so" "$B/librdma_common.a"
+	helper "$B/verbs_probe" -O2 labs/tests/recorder/verbs_probe.c "$B/librdma_common.a" \
+		-libverbs -ljansson
+	helper "$B/held.so" -O2 -fPIC -shared labs/tests/recorder/held.c
+	built_in
+	kept=$(mktemp -d "$ROOT/build/kept.XXXXXX")
+}
+
+oneTimeTearDown() { rm -rf "${kept:-}"; }
+
+# given: the test has in its folder what was recorded, once
+given() {
+	if [[ ! -e $kept/told.json ]]; then
+		in_lab '
+			run plain "$B/verbs_probe"
+			LD_PRELOAD=$PWD/$B/held.so run told labs/qptrace -o "$T/told.json" -- "$B/verbs_probe"
+		' || return 1
+		cp "$T"/*.* "$kept"
+	fi
+	cp "$kept"/*.* "$T"
+}
+
+test_the_program_has_the_same_results() {
+	given || return 0
+	assertEquals "$(err_of plain)" 0 "$(rc_of plain)"
+	assertEquals "$(err_of told)" 0 "$(rc_of told)"
+	assertEquals "$(out_of plain)" "$(out_of told)"
+	assert_in "$(out_of told)" '^inv: opcode 128, status 0$'
+}
+
+# "mr" and "mw" are its only rkeys; of the addresses the last digits are its own.
+test_each_opcode() {
+	given || return 0
+	assertEquals 'RDMA_WRITE 16 mr 000
+RDMA_READ 17 mr 040
+ATOMIC_FETCH_AND_ADD 8 mr 080
+ATOMIC_CMP_AND_SWP 8 mr 0c0
+BIND_MW 0 mw -
+SEND 21 - -
+SEND_WITH_IMM 22 - -
+RDMA_WRITE_WITH_IMM 23 mr 1c0
+SEND_WITH_INV 24 mw -
+LOCAL_INV 0 0x7700 -' "$(jq -rs '(map(select(.ev == "reg_mr" and .iova)) | first.rkey) as $mr |
+		(map(select(.op == "BIND_MW")) | first.rkey) as $mw |
+		.[] | select(.ev == "post_send" and .qp == 2) |
+		[.op, .len, (.rkey | if . == $mr then "mr" elif . == $mw then "mw" else . // "-" end),
+			(.remote_addr // "-")[-3:]] | join(" ")' "$T/told.json")"
+	assertEquals 'RDMA_WRITE RDMA_READ FETCH_ADD COMP_SWAP BIND_MW RECV SEND RECV SEND RECV_RDMA_WITH_IMM RDMA_WRITE RECV SEND ' \
+		"$(values told 'select(.ev == "completion").op')"
+	assertEquals 'each belongs to its post' true "$(jq -s 'map(select(.ev == "completion").of) |
+		all(. != null) and length == (unique | length)' "$T/told.json")"
+}
+
+test_the_shared_queue() {
+	given || return 0
+	assertEquals 'create_srq 1 16  post_srq_recv 1   post_srq_recv 1   post_srq_recv 1   post_srq_recv 1   post_srq_recv 1   modify_srq 1 32 5 modify_srq 1   destroy_srq 1   ' \
+		"$(values told 'select(.srq and (.ev | test("srq"))) | [.ev, .srq, .max_wr, .limit] | join(" ")')"
+}
+
+test_asynchronous_events() {
+	given || return 0
+	assertEquals 'SRQ_LIMIT_REACHED srq 1 CQ_ERR cq 2 ' "$(values told 'select(.ev == "async_event") |
+		[.type, (if .srq then "srq", .srq else "cq", .cq end)] | join(" ")')"
+	assert_in "$(err_of told)" '^qptrace: asynchronous event CQ_ERR of rxe0: the CQ was full'
+	assert_not_in "$(err_of told)" SRQ_LIMIT
+}
+
+test_calls_that_the_device_does_not_have() {
+	given || return 0
+	assertEquals 'modify_qp_rate_limit 2 123  95 import_device   0 95 ' \
+		"$(values told 'select(.ev | test("rate_limit|import")) | [.ev, .qp, .rate_limit, .device, .err] | join(" ")')"
+	assertEquals '2 0x4 ' "$(values told 'select(.ev == "rereg_mr") | [.mr, .flags] | join(" ")')"
+	assert_in "$(err_of told)" '^qptrace: ibv_modify_qp_rate_limit\(QP [0-9]+, 123 kbps\) failed: EOPNOTSUPP'
+	assert_in "$(err_of told)" '^qptrace: ibv_import_device\(fd [0-9]+\) failed: EOPNOTSUPP'
+}
+
+. shunit2

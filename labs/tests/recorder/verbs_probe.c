@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+/*
+ * verbs_probe.c —— 别的程序都不做的调用，每样一次，各有各的数：SRQ 的 limit 与它的事件、
+ * 扩展接口的每个 opcode、memory window、溢出的 CQ、设备上没有的调用
+ *
+ * 一个 QP 连着自己，receive 在 SRQ 里。印出每样的结果：有没有记录器在，都该一样。
+ */
+#include "rdma_common.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MEMORY	   4096
+#define DEADLINE_S 20
+
+static struct rdma_resources res;
+static struct ibv_srq *srq;
+static struct ibv_mr *mr;
+static char memory[MEMORY] __attribute__((aligned(4096)));
+
+static void must(const void *made, const char *what)
+{
+	if (made)
+		return;
+	printf("%s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static void connect_to_itself(struct ibv_qp *qp)
+{
+	struct rdma_resources of_qp = res;
+
+	of_qp.qp = qp;
+	if (modify_qp_to_init(&of_qp))
+		exit(1);
+	of_qp.remote = cm_con_data_of(&of_qp);
+	if (modify_qp_to_rtr(&of_qp) || modify_qp_to_rts(&of_qp))
+		exit(1);
+}
+
+static struct ibv_qp *make_qp(struct ibv_cq *cq, struct ibv_srq *of)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_RC,
+		.send_cq = cq,
+		.recv_cq = cq,
+		.srq = of,
+		.pd = res.pd,
+		.cap = { 64, of ? 0 : 64, 1, 1, 0 },
+		.comp_mask =
+			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags =
+			IBV_QP_EX_WITH_RDMA_WRITE |
+			IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+			IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+			IBV_QP_EX_WITH_RDMA_READ |
+			IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+			IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+			IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
+			IBV_QP_EX_WITH_SEND_WITH_INV,
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(res.context, &init);
+	struct ibv_qp_attr wide = { .qp_access_flags =
+					    IBV_ACCESS_REMOTE_WRITE |
+					    IBV_ACCESS_REMOTE_READ |
+					    IBV_ACCESS_REMOTE_ATOMIC |
+					    IBV_ACCESS_MW_BIND };
+
+	must(qp, "ibv_create_qp_ex");
+	connect_to_itself(qp);
+	if (ibv_modify_qp(qp, &wide, IBV_QP_ACCESS_FLAGS))
+		must(NULL, "ibv_modify_qp(access)");
+	return qp;
+}
+
+static void receive(uint64_t wr_id)
+{
+	struct ibv_sge sge = { (uintptr_t)memory + 2048, 64, mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = wr_id,
+				  .sg_list = &sge,
+				  .num_sge = 1 },
+			   *bad;
+
+	if (ibv_post_srq_recv(srq, &wr, &bad))
+		must(NULL, "ibv_post_srq_recv");
+}
+
+/* 下一个 completion：它的 opcode、status、长度。*/
+static void reap(const char *what)
+{
+	time_t end = time(NULL) + DEADLINE_S;
+	struct ibv_wc wc;
+
+	while (!ibv_poll_cq(res.cq, 1, &wc))
+		if (time(NULL) > end)
+			must(NULL, what);
+	printf("%s: opcode %d, status %d\n", what, wc.opcode, wc.status);
+}
+
+/* 地址与 rkey 各不相同：写成别的，就看得出。*/
+static void every_opcode(struct ibv_qp *qp, struct ibv_mw *mw)
+{
+	static const char *const names[] = { "write", "read",	   "add",
+					     "swap",  "bind",	   "send",
+					     "imm",   "write imm", "inv" };
+	struct ibv_mw_bind_info info = { mr, (uintptr_t)memory, 256,
+					 IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	uint64_t at = (uintptr_t)memory;
+
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		uint32_t bytes = i == 2 || i == 3 ? 8 : 16 + i;
+		uint64_t there = at + 64 * i;
+
+		ibv_wr_start(ex);
+		ex->wr_id = 100 + i;
+		ex->wr_flags = IBV_SEND_SIGNALED;
+		switch (i) {
+		case 0:
+			ibv_wr_rdma_write(ex, mr->rkey, there);
+			break;
+		case 1:
+			ibv_wr_rdma_read(ex, mr->rkey, there);
+			break;
+		case 2:
+			ibv_wr_atomic_fetch_add(ex, mr->rkey, there, 1);
+			break;
+		case 3:
+			ibv_wr_atomic_cmp_swp(ex, mr->rkey, there, 0, 1);
+			break;
+		case 4:
+			ibv_wr_bind_mw(ex, mw, ibv_inc_rkey(mw->rkey), &info);
+			break;
+		case 5:
+			ibv_wr_send(ex);
+			break;
+		case 6:
+			ibv_wr_send_imm(ex, htobe32(7));
+			break;
+		case 7:
+			ibv_wr_rdma_write_imm(ex, mr->rkey, there, htobe32(8));
+			break;
+		default:
+			ibv_wr_send_inv(ex, mw->rkey);
+		}
+		if (i != 4)
+			ibv_wr_set_sge(ex, mr->lkey, at + 1024, bytes);
+		if (ibv_wr_complete(ex))
+			must(NULL, names[i]);
+		if (i == 4)
+			mw->rkey = ibv_inc_rkey(mw->rkey);
+		reap(names[i]);
+		if (i > 4)
+			reap("received");
+	}
+	ibv_wr_start(ex);
+	ex->wr_id = 200;
+	ibv_wr_local_inv(ex, 0x7700);
+	printf("local inv: %d\n", ibv_wr_complete(ex));
+}
+
+static void event(const char *what)
+{
+	struct pollfd fd = { res.context->async_fd, POLLIN, 0 };
+	struct ibv_async_event got;
+
+	if (poll(&fd, 1, DEADLINE_S * 1000) != 1 ||
+	    ibv_get_async_event(res.context, &got))
+		must(NULL, what);
+	printf("%s: event %d\n", what, got.event_type);
+	ibv_ack_async_event(&got);
+}
+
+/* 4 格的 CQ，没有人取：满了以后再来一个，就是 CQ_ERR。*/
+static void overflow(void)
+{
+	struct ibv_cq *cq = ibv_create_cq(res.context, 3, NULL, NULL, 0);
+	struct ibv_qp *qp;
+	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_SIGNALED },
+			   *bad;
+
+	must(cq, "ibv_create_cq");
+	qp = make_qp(cq, NULL);
+	wr.wr.rdma.remote_addr = (uintptr_t)memory;
+	wr.wr.rdma.rkey = mr->rkey;
+	for (int i = 0; i < 9; i++)
+		if (ibv_post_send(qp, &wr, &bad))
+			must(NULL, "ibv_post_send");
+	event("overflow");
+	ibv_destroy_qp(qp);
+	ibv_destroy_cq(cq);
+}
+
+int main(void)
+{
+	struct rdma_config config = { .device_name = "rxe0",
+				      .gid_index = GID_INDEX_AUTO,
+				      .msg_size = 64,
+				      .recv_slots = 1,
+				      .send_slots = 8 };
+	struct ibv_srq_init_attr_ex init = { .attr = { 16, 1, 0 },
+					     .comp_mask =
+						     IBV_SRQ_INIT_ATTR_PD };
+	struct ibv_srq_attr limit = { .max_wr = 32, .srq_limit = 5 };
+	struct ibv_qp_rate_limit_attr rate = { .rate_limit = 123 };
+	struct ibv_context *other;
+	struct ibv_mw *mw;
+	struct ibv_qp *qp;
+	int fd;
+
+	if (init_rdma_resources(&res, &config))
+		return 1;
+	mr = ibv_reg_mr_iova(res.pd, memory, MEMORY, (uintptr_t)memory,
+			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				     IBV_ACCESS_REMOTE_READ |
+				     IBV_ACCESS_REMOTE_ATOMIC |
+				     IBV_ACCESS_MW_BIND);
+	must(mr, "ibv_reg_mr_iova");
+	mw = ibv_alloc_mw(res.pd, IBV_MW_TYPE_2);
+	must(mw, "ibv_alloc_mw");
+	init.pd = res.pd;
+	srq = ibv_create_srq_ex(res.context, &init);
+	must(srq, "ibv_create_srq_ex");
+	qp = make_qp(res.cq, srq);
+	for (uint64_t i = 0; i < 5; i++)
+		receive(i);
+	printf("limit: %d\n",
+	       ibv_modify_srq(srq, &limit, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT));
+	every_opcode(qp, mw);
+	event("limit");
+	overflow();
+	printf("no such limit: %d\n",
+	       ibv_modify_srq(srq, &limit, 1 << 30) != 0);
+	printf("rate: %d\n", ibv_modify_qp_rate_limit(qp, &rate));
+	printf("rereg: %d\n", ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL,
+					   NULL, 0, IBV_ACCESS_LOCAL_WRITE));
+	fd = dup(res.context->cmd_fd);
+	other = ibv_import_device(fd);
+	printf("import: %d\n", other != NULL);
+	if (!other)
+		close(fd);
+	ibv_destroy_qp(qp);
+	ibv_destroy_srq(srq);
+	ibv_dealloc_mw(mw);
+	ibv_dereg_mr(mr);
+	return destroy_rdma_resources(&res) ? 1 : 0;
+}
