@@ -132,6 +132,21 @@ static void arrive(struct pair *p, const struct end *at, uint64_t n)
 	CHECK(came(at) == n, "%llu came", (unsigned long long)came(at));
 }
 
+/* One more READ by B of the message of @r, as a late duplicate is. */
+static enum ibv_wc_status read_again(struct pair *p,
+				     const struct tag_request *r)
+{
+	struct ibv_sge into = { (uintptr_t)send_slot(&p->b.res, 0), 64,
+				p->b.res.mr->lkey };
+	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
+	int64_t deadline = deadline_in_ms(LONG_MS);
+
+	CHECK(!post_read(&p->b.res, 0, &into, r->peer_addr, r->peer_rkey), "B");
+	while (!ibv_poll_cq(p->b.res.cq, 1, &wc) && !deadline_passed(deadline))
+		sched_yield();
+	return wc.status;
+}
+
 static char *fill(char *data, uint64_t n, unsigned int seed)
 {
 	for (uint64_t i = 0; i < n; i++)

@@ -443,9 +443,7 @@ static void test_cancel(struct pair *p)
 /* Memory that cannot be registered fails one request, not the connection. */
 static void test_bad_memory(struct pair *p)
 {
-	char *hole = mmap(NULL, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
-			  -1, 0);
-	char *good = memory(1 << 16);
+	char *good = memory(1 << 16), *hole;
 	struct tag_request r, s;
 
 	open_pair(p, (struct tag_limits){ 0 });
@@ -516,37 +514,16 @@ static void test_close_one(struct pair *p)
 	free(in);
 }
 
-/* One more READ by B of the message that @r has brought, as a late duplicate is. */
-static enum ibv_wc_status read_again(struct pair *p, struct tag_request *r)
-{
-	struct ibv_mr *mr = ibv_reg_mr(p->b.res.pd, r->buf, r->length,
-				       IBV_ACCESS_LOCAL_WRITE);
-	struct ibv_sge into = { .addr = (uintptr_t)r->buf,
-				.length = (uint32_t)r->length };
-	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
-	int64_t deadline = deadline_in_ms(LONG_MS);
-
-	if (!mr)
-		exit(1);
-	into.lkey = mr->lkey;
-	CHECK(!post_read(&p->b.res, 0, &into, r->peer_addr, r->peer_rkey), "B");
-	while (!ibv_poll_cq(p->b.res.cq, 1, &wc) && !deadline_passed(deadline))
-		sched_yield();
-	ibv_dereg_mr(mr);
-	return wc.status;
-}
-
-/* It is answered until the next message has been fetched, and then no more. */
+/* A message can be read until the next one has been fetched, and then no more. */
 static void test_late_read(struct pair *p)
 {
-	char *out = fill(memory(1 << 16), 1 << 16, 1), *in = memory(1 << 16);
+	char *out = memory(MIB), *in = memory(MIB);
 	struct tag_request s, r[2];
 
 	open_pair(p, (struct tag_limits){ 0 });
 	for (int i = 0; i < 2; i++) {
-		tag_recv(&p->b.ch, &r[i], in, 1 << 16, i, TAG_EXACT);
-		tag_send(&p->a.ch, &s, out, 1 << 16, i);
-		finish(p, &r[i]);
+		tag_recv(&p->b.ch, &r[i], in, MIB, i, TAG_EXACT);
+		tag_send(&p->a.ch, &s, out, MIB, i);
 		finish(p, &s);
 		settle(p);
 		CHECK(read_again(p, &r[i]) == IBV_WC_SUCCESS, "%d", i);
