@@ -187,7 +187,7 @@ struct explanation explain_wc_status(enum ibv_wc_status status)
 	also_seen(&why, "by the specification: %s; look at %s side",
 		  row->meaning,
 		  row->side[0] == 'm'	? "this"
-		  : row->side[0] == 'b' ? "both"
+		  : row->side[0] == 'b' ? "either"
 					: "the peer's");
 	also_seen(&why, "rxe: %s", row->rxe);
 	return why;

@@ -80,7 +80,9 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 	if (!event_begin(&e, "explain"))
 		return;
 	writer_lock();
-	qp = object_find_qpn(cq->context, qpn);
+	qp = qpn == RECORD_NO_QPN ? object_that_failed(cq, wr_id)
+				  : object_find_qpn(cq->context, qpn);
+	qpn = qp ? qp->qpn : qpn;
 	id = qp ? qp->id : 0;
 	worth = worth_explaining(qp, status);
 	if (worth)
@@ -93,14 +95,24 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 	}
 	LINE_TEXT(&e.line, "about", "completion");
 	LINE_NUMBER(&e.line, "qp", id);
-	LINE_NUMBER(&e.line, "qpn", qpn);
+	if (qpn != RECORD_NO_QPN)
+		LINE_NUMBER(&e.line, "qpn", qpn);
 	LINE_HEX(&e.line, "wr_id", wr_id);
 	LINE_WORD(&e.line, "status", wc_status_name(status));
-	event_explain(&e, why,
-		      "completion of wr_id 0x%llx on QP %u of %s: %s (status "
-		      "%d)",
-		      (unsigned long long)wr_id, qpn, cq->context->device->name,
-		      wc_status_name(status), (int)status);
+	if (qpn != RECORD_NO_QPN)
+		event_explain(
+			&e, why,
+			"completion of wr_id 0x%llx on QP %u of %s: %s (status "
+			"%d)",
+			(unsigned long long)wr_id, qpn,
+			cq->context->device->name, wc_status_name(status),
+			(int)status);
+	else
+		event_explain(
+			&e, why,
+			"completion of wr_id 0x%llx of %s: %s (status %d)",
+			(unsigned long long)wr_id, cq->context->device->name,
+			wc_status_name(status), (int)status);
 	writer_lock();
 	event_end(&e);
 }

@@ -403,6 +403,17 @@ static struct object *find_by_wr_id(const struct record *record)
 	return qp;
 }
 
+struct object *object_that_failed(const struct ibv_cq *cq, uint64_t wr_id)
+{
+	struct object *qp = NULL;
+
+	while ((qp = object_after(OBJECT_QP, qp)))
+		if ((qp->send_cq == cq || qp->recv_cq == cq) &&
+		    qp->bad.number && qp->bad.post.wr_id == wr_id)
+			break;
+	return qp;
+}
+
 static uint64_t book_completion(const struct record *record, uint64_t time,
 				struct object **owner)
 {

@@ -75,6 +75,9 @@ struct object *object_add(enum object_kind kind, const void *pointer,
 struct object *object_find(enum object_kind kind, const void *pointer);
 struct object *object_find_qpn(const struct ibv_context *context, uint32_t qpn);
 
+/* The QP whose first bad completion was @wr_id of @cq, or NULL. */
+struct object *object_that_failed(const struct ibv_cq *cq, uint64_t wr_id);
+
 /*
  * Destroying: detach it before the real call (its memory may be another
  * object's right after), then free it, or attach it again if the call failed.

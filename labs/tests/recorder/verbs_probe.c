@@ -162,6 +162,7 @@ static void every_opcode(struct ibv_qp *qp, struct ibv_mw *mw)
 	ex->wr_id = 200;
 	ibv_wr_local_inv(ex, 0x7700);
 	printf("local inv: %d\n", ibv_wr_complete(ex));
+	reap("no such rkey");
 }
 
 static void event(const char *what)
@@ -198,6 +199,118 @@ static void overflow(void)
 	event("overflow");
 	ibv_destroy_qp(qp);
 	ibv_destroy_cq(cq);
+}
+
+/* RESET 丢下已经 post 的：后来那个 receive 收到的，不是前面那个的。*/
+static void again(void)
+{
+	struct ibv_qp *qp = make_qp(res.cq, NULL);
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
+	struct ibv_recv_wr recv = { .wr_id = 300,
+				    .sg_list = &sge,
+				    .num_sge = 1 },
+			   *bad_recv;
+	struct ibv_send_wr send = { .wr_id = 301,
+				    .sg_list = &sge,
+				    .num_sge = 1,
+				    .opcode = IBV_WR_SEND,
+				    .send_flags = IBV_SEND_SIGNALED },
+			   *bad;
+	struct ibv_send_wr add = send;
+
+	ibv_post_recv(qp, &recv, &bad_recv);
+	if (ibv_modify_qp(qp, &reset, IBV_QP_STATE))
+		must(NULL, "ibv_modify_qp(RESET)");
+	connect_to_itself(qp);
+	ibv_post_recv(qp, &recv, &bad_recv);
+	ibv_post_send(qp, &send, &bad);
+	reap("again");
+	reap("again");
+	add.wr_id = 302;
+	add.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	add.wr.atomic.remote_addr = (uintptr_t)memory + 0x240;
+	add.wr.atomic.rkey = mr->rkey;
+	ibv_post_send(qp, &add, &bad);
+	reap("no right"); /* INIT 又没有 REMOTE_ATOMIC 了 */
+	ibv_destroy_qp(qp);
+}
+
+/* CQ 不说 QPN：wr_id 在谁那里，就是谁的。*/
+static void without_qpn(void)
+{
+	struct ibv_cq_init_attr_ex init = { .cqe = 8 };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(res.context, &init);
+	struct ibv_poll_cq_attr attr = { 0 };
+	time_t end = time(NULL) + DEADLINE_S;
+	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 400,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_RDMA_READ,
+				  .send_flags = IBV_SEND_SIGNALED },
+			   *bad;
+	struct ibv_qp *qp;
+
+	must(cq, "ibv_create_cq_ex");
+	qp = make_qp(ibv_cq_ex_to_cq(cq), NULL);
+	wr.wr.rdma.remote_addr = (uintptr_t)memory;
+	wr.wr.rdma.rkey = mr->rkey + 1;
+	ibv_post_send(qp, &wr, &bad);
+	while (ibv_start_poll(cq, &attr))
+		if (time(NULL) > end)
+			must(NULL, "ibv_start_poll");
+	printf("without QPN: wr_id %ju, status %d\n", (uintmax_t)cq->wr_id,
+	       cq->status);
+	ibv_end_poll(cq);
+	ibv_destroy_qp(qp);
+	ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
+}
+
+/* 没有人收：只看它写了给谁。*/
+static void datagram(void)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_UD,
+		.send_cq = res.cq,
+		.recv_cq = res.cq,
+		.pd = res.pd,
+		.cap = { 4, 4, 1, 1, 0 },
+		.comp_mask =
+			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(res.context, &init);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
+				    .port_num = res.ib_port,
+				    .qkey = 0x1234 };
+	struct ibv_ah_attr to = { .is_global = 1, .port_num = res.ib_port };
+	struct ibv_qp_ex *ex;
+	struct ibv_ah *ah;
+
+	must(qp, "ibv_create_qp_ex(UD)");
+	to.grh.dgid = res.gid;
+	to.grh.sgid_index = res.gid_index;
+	ah = ibv_create_ah(res.pd, &to);
+	must(ah, "ibv_create_ah");
+	ibv_modify_qp(qp, &attr,
+		      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			      IBV_QP_QKEY);
+	attr.qp_state = IBV_QPS_RTR;
+	ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+	attr.qp_state = IBV_QPS_RTS;
+	ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	ex = ibv_qp_to_qp_ex(qp);
+	ibv_wr_start(ex);
+	ex->wr_id = 500;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(ex);
+	ibv_wr_set_ud_addr(ex, ah, 0x77, 0x4321);
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)memory, 8);
+	printf("datagram: %d\n", ibv_wr_complete(ex));
+	reap("datagram");
+	ibv_destroy_ah(ah);
+	ibv_destroy_qp(qp);
 }
 
 int main(void)
@@ -237,6 +350,9 @@ int main(void)
 	       ibv_modify_srq(srq, &limit, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT));
 	every_opcode(qp, mw);
 	event("limit");
+	again();
+	without_qpn();
+	datagram();
 	overflow();
 	printf("no such limit: %d\n",
 	       ibv_modify_srq(srq, &limit, 1 << 30) != 0);
