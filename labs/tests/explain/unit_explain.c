@@ -378,9 +378,9 @@ static void test_status_sides(void)
 		{ IBV_WC_WR_FLUSH_ERR, "this", "flushed" },
 		{ IBV_WC_MW_BIND_ERR, "this", "MW_BIND" },
 		{ IBV_WC_REM_INV_REQ_ERR, "the peer's", "access flags" },
-		{ IBV_WC_REM_ACCESS_ERR, "both", "rkey" },
+		{ IBV_WC_REM_ACCESS_ERR, "either", "rkey" },
 		{ IBV_WC_REM_OP_ERR, "the peer's", "receive" },
-		{ IBV_WC_RETRY_EXC_ERR, "both", "no ACK" },
+		{ IBV_WC_RETRY_EXC_ERR, "either", "no ACK" },
 		{ IBV_WC_RNR_RETRY_EXC_ERR, "the peer's", "no receive" },
 	};
 
