@@ -449,8 +449,8 @@ int main(int argc, char *argv[])
 	rc = talk(&side);
 	sock_close(&side.sock);
 	sock_close(&side.listener);
-	tag_channel_close(&side.channel);
-	undo = destroy_rdma_resources(&side.res);
+	undo = tag_channel_close(&side.channel);
+	undo |= destroy_rdma_resources(&side.res);
 	free(side.requests);
 	free(side.out);
 	free(side.in);

@@ -182,7 +182,7 @@ int tag_channel_close(struct tag_channel *ch)
 		if (!u->in_ring)
 			free(u);
 	}
-	return tag_release(&ch->fetched);
+	return tag_release(&ch->kept);
 }
 
 /* 等的那件事成了没有？*/

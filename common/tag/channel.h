@@ -120,7 +120,7 @@ struct tag_channel {
 	struct tag_queue to_send; /* requests without credit, slot or id */
 	struct tag_request *rendezvous[TAG_RENDEZVOUS];
 	uint16_t next_id;
-	struct ibv_mr *fetched; /* of the last message that the peer has */
+	struct ibv_mr *kept; /* of the last message that the peer has read */
 	/* the receive queue */
 	uint8_t consumed;	   /* messages done with, modulo 256 */
 	uint8_t told;		   /* as far as the peer knows */

@@ -199,8 +199,8 @@ int tag_rendezvous_fin(struct tag_channel *ch, const struct tag_header *fin)
 	 * 还在路上：几个 CPU 收包，先发的会后到。rxe 照 rkey 重答这个副本；rkey 已经注销，
 	 * 它就不声不响地让 QP 进 ERR，一条好好的连接就此断了。真网络不换次序，也就没有这事。
 	 */
-	rc = tag_release(&ch->fetched);
-	ch->fetched = request->mr;
+	rc = tag_release(&ch->kept);
+	ch->kept = request->mr;
 	request->mr = NULL;
 	request->status = rc;
 	return rc;

@@ -493,8 +493,8 @@ int main(int argc, char *argv[])
 	p.lesson = &lesson;
 	rc = run(&p);
 	/* 先关 channel（QP 进 ERR，request 收尾），再拆 verbs 的对象。*/
-	tag_channel_close(&p.b.channel);
-	tag_channel_close(&p.a.channel);
+	rc |= tag_channel_close(&p.b.channel);
+	rc |= tag_channel_close(&p.a.channel);
 	rc |= destroy_rdma_resources(&p.b.res);
 	rc |= destroy_rdma_resources(&p.a.res);
 	return rc ? 1 : 0;
