@@ -74,9 +74,13 @@ test_each_completion_is_of_its_own_post() {
 	given || return 0
 	assertEquals 2 "$(count told '.wr_id == "0x12c" and .n')"
 	assertEquals "$(number '.wr_id == "0x12c"')" "$(jq 'select(.wr_id == "0x12c" and .of).of' "$T/told.json")"
-	assertEquals "$(number '.wr_id == "0x190"')" "$(jq 'select(.wr_id == "0x190" and .of).of' "$T/told.json")"
-	assert_in "$(err_of told)" '^qptrace: completion of wr_id 0x190 on QP [0-9]{1,5} of rxe0: REM_ACCESS_ERR .*: rkey 0x'
-	assertEquals 'whose' '4 4 ' "$(values told 'select(.wr_id == "0x190" and .status).qp')"
+	assertEquals 'whose it is' '5 6 4' "$(values told 'select(.ev == "completion" and .status == "REM_ACCESS_ERR").qp' | xargs)"
+	assertEquals 'and so it is explained' '5 6 4' \
+		"$(values told 'select(.ev == "explain" and .status == "REM_ACCESS_ERR").qp' | xargs)"
+	assertEquals 'none is of an unknown QP' 3 "$(err_of told |
+		grep -cE '^qptrace: completion of wr_id 0x19[01] on QP [0-9]{1,5} of rxe0: REM_ACCESS_ERR .*: rkey 0x')"
+	assertEquals "$(number '.wr_id == "0x190" and .qp == 4')" \
+		"$(jq 'select(.qp == 4 and .status == "REM_ACCESS_ERR" and .of).of' "$T/told.json")"
 }
 
 test_where_it_goes() {

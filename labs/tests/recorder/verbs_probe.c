@@ -236,33 +236,56 @@ static void again(void)
 	ibv_destroy_qp(qp);
 }
 
-/* CQ 不说 QPN：wr_id 在谁那里，就是谁的。*/
-static void without_qpn(void)
+static void wrong_read(struct ibv_qp *qp, uint64_t wr_id)
 {
-	struct ibv_cq_init_attr_ex init = { .cqe = 8 };
-	struct ibv_cq_ex *cq = ibv_create_cq_ex(res.context, &init);
-	struct ibv_poll_cq_attr attr = { 0 };
-	time_t end = time(NULL) + DEADLINE_S;
 	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
-	struct ibv_send_wr wr = { .wr_id = 400,
+	struct ibv_send_wr wr = { .wr_id = wr_id,
 				  .sg_list = &sge,
 				  .num_sge = 1,
 				  .opcode = IBV_WR_RDMA_READ,
 				  .send_flags = IBV_SEND_SIGNALED },
 			   *bad;
-	struct ibv_qp *qp;
 
-	must(cq, "ibv_create_cq_ex");
-	qp = make_qp(ibv_cq_ex_to_cq(cq), NULL);
 	wr.wr.rdma.remote_addr = (uintptr_t)memory;
 	wr.wr.rdma.rkey = mr->rkey + 1;
 	ibv_post_send(qp, &wr, &bad);
+}
+
+static void reap_extended(struct ibv_cq_ex *cq)
+{
+	struct ibv_poll_cq_attr attr = { 0 };
+	time_t end = time(NULL) + DEADLINE_S;
+
 	while (ibv_start_poll(cq, &attr))
 		if (time(NULL) > end)
 			must(NULL, "ibv_start_poll");
 	printf("without QPN: wr_id %ju, status %d\n", (uintmax_t)cq->wr_id,
 	       cq->status);
 	ibv_end_poll(cq);
+}
+
+/*
+ * CQ 不说 QPN：wr_id 在谁那里，就是谁的。先失败的两个，一个 wr_id 相同而在别的 CQ 上，
+ * 一个在这个 CQ 上而 wr_id 不同。
+ */
+static void without_qpn(void)
+{
+	struct ibv_cq_init_attr_ex init = { .cqe = 8 };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(res.context, &init);
+	struct ibv_qp *qp, *elsewhere, *other;
+
+	must(cq, "ibv_create_cq_ex");
+	qp = make_qp(ibv_cq_ex_to_cq(cq), NULL);
+	elsewhere = make_qp(res.cq, NULL);
+	other = make_qp(ibv_cq_ex_to_cq(cq), NULL);
+	wrong_read(elsewhere, 400);
+	reap("elsewhere");
+	wrong_read(other, 401);
+	reap_extended(cq);
+	wrong_read(qp, 400);
+	reap_extended(cq);
+	ibv_destroy_qp(other);
+	ibv_destroy_qp(elsewhere);
 	ibv_destroy_qp(qp);
 	ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
 }
