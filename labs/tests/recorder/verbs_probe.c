@@ -265,28 +265,37 @@ static void reap_extended(struct ibv_cq_ex *cq)
 }
 
 /*
- * CQ 不说 QPN：wr_id 在谁那里，就是谁的。先失败的两个，一个 wr_id 相同而在别的 CQ 上，
- * 一个在这个 CQ 上而 wr_id 不同。
+ * CQ 不说 QPN：wr_id 在谁那里，就是谁的。四个 QP 失败的次序既不是造它们的次序，也不是反过
+ * 来的；别的 CQ 上还有两个，wr_id 与其中一个相同，一个先造，一个后造。
  */
 static void without_qpn(void)
 {
-	struct ibv_cq_init_attr_ex init = { .cqe = 8 };
+	static const int turns[] = { 1, 3, 0, 2 };
+	struct ibv_cq_init_attr_ex init = { .cqe = 16 };
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(res.context, &init);
-	struct ibv_qp *qp, *elsewhere, *other;
+	struct ibv_qp *qps[4], *before, *after;
 
 	must(cq, "ibv_create_cq_ex");
-	qp = make_qp(ibv_cq_ex_to_cq(cq), NULL);
-	elsewhere = make_qp(res.cq, NULL);
-	other = make_qp(ibv_cq_ex_to_cq(cq), NULL);
-	wrong_read(elsewhere, 400);
+	before = make_qp(res.cq, NULL);
+	for (int i = 0; i < 4; i++)
+		qps[i] = make_qp(ibv_cq_ex_to_cq(cq), NULL);
+	after = make_qp(res.cq, NULL);
+	wrong_read(before, 400);
+	wrong_read(after, 400);
 	reap("elsewhere");
-	wrong_read(other, 401);
-	reap_extended(cq);
-	wrong_read(qp, 400);
-	reap_extended(cq);
-	ibv_destroy_qp(other);
-	ibv_destroy_qp(elsewhere);
-	ibv_destroy_qp(qp);
+	reap("elsewhere");
+	wrong_read(before, 400); /* 失败过，又有一个在等 */
+	wrong_read(after, 400);
+	for (int i = 0; i < 4; i++) {
+		wrong_read(qps[turns[i]], 400 + turns[i]);
+		reap_extended(cq);
+	}
+	reap("elsewhere");
+	reap("elsewhere");
+	for (int i = 0; i < 4; i++)
+		ibv_destroy_qp(qps[i]);
+	ibv_destroy_qp(before);
+	ibv_destroy_qp(after);
 	ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
 }
 
