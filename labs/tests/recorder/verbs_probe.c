@@ -266,36 +266,33 @@ static void reap_extended(struct ibv_cq_ex *cq)
 
 /*
  * CQ 不说 QPN：wr_id 在谁那里，就是谁的。四个 QP 失败的次序既不是造它们的次序，也不是反过
- * 来的；别的 CQ 上还有两个，wr_id 与其中一个相同，一个先造，一个后造。
+ * 来的；别的 CQ 上另有四个，wr_id 各与其中一个相同：失败过一次，又有一个在等。
  */
 static void without_qpn(void)
 {
 	static const int turns[] = { 1, 3, 0, 2 };
 	struct ibv_cq_init_attr_ex init = { .cqe = 16 };
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(res.context, &init);
-	struct ibv_qp *qps[4], *before, *after;
+	struct ibv_qp *qps[4], *elsewhere[4];
 
 	must(cq, "ibv_create_cq_ex");
-	before = make_qp(res.cq, NULL);
 	for (int i = 0; i < 4; i++)
 		qps[i] = make_qp(ibv_cq_ex_to_cq(cq), NULL);
-	after = make_qp(res.cq, NULL);
-	wrong_read(before, 400);
-	wrong_read(after, 400);
-	reap("elsewhere");
-	reap("elsewhere");
-	wrong_read(before, 400); /* 失败过，又有一个在等 */
-	wrong_read(after, 400);
+	for (int i = 0; i < 4; i++) {
+		elsewhere[i] = make_qp(res.cq, NULL);
+		wrong_read(elsewhere[i], 400 + i);
+		reap("elsewhere");
+		wrong_read(elsewhere[i], 400 + i);
+	}
 	for (int i = 0; i < 4; i++) {
 		wrong_read(qps[turns[i]], 400 + turns[i]);
 		reap_extended(cq);
 	}
-	reap("elsewhere");
-	reap("elsewhere");
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++) {
+		reap("elsewhere");
 		ibv_destroy_qp(qps[i]);
-	ibv_destroy_qp(before);
-	ibv_destroy_qp(after);
+		ibv_destroy_qp(elsewhere[i]);
+	}
 	ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
 }
 
