@@ -166,7 +166,8 @@ int tag_channel_close(struct tag_channel *channel);
 /*
  * Send @length bytes (at most MAX_MSG_SIZE) of @buf with @tag. @buf may be used
  * again when @request is done: at once if the message was sent eagerly, after
- * the peer has fetched it if not.
+ * the peer has fetched it if not. What was fetched stays registered until the
+ * next such message is over, or the channel is closed.
  */
 int tag_send(struct tag_channel *channel, struct tag_request *request,
 	     const void *buf, uint64_t length, uint64_t tag);
