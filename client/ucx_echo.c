@@ -342,8 +342,9 @@ static int ping(struct ucx_endpoint *ep, const struct echo_options *opt,
 		rc = ucx_post_recv(ep, in, opt->size, "char[]");
 		if (!rc)
 			rc = ucx_post_send(ep, out, opt->size, "char[]");
-		if (!rc)
-			rc = ucx_received(ep, opt->size, deadline, "pong");
+		if (rc)
+			break;
+		rc = ucx_received(ep, opt->size, deadline, "pong");
 		if (rc == -ECONNRESET || rc == -ESHUTDOWN)
 			ucx_report(ep, rc, "pong");
 		if (!rc)

@@ -3,6 +3,7 @@
  * ucx_spy.c —— LD_PRELOAD 的“间谍”：看 UCX 的调用，按吩咐让其中一个失败
  *
  *	SPY_UCX_FAIL=NAME:N   第 N 次调用 NAME 失败（UCS_ERR_IO_ERROR）；NAME:N+：此后每次
+ *	SPY_UCX_GONE=1        不是 IO_ERROR，而是对端走了（UCS_ERR_CONNECTION_RESET）
  *	SPY_UCX_FAILED=FILE   失败过，里面就有一行
  *	SPY_UCX_LOG=FILE      每次调用追加一行；同一个接连来几次，只写一行
  *
@@ -55,6 +56,12 @@ static bool fails(const char *name)
 	return true;
 }
 
+static ucs_status_t how(void)
+{
+	return getenv("SPY_UCX_GONE") ? UCS_ERR_CONNECTION_RESET
+				      : UCS_ERR_IO_ERROR;
+}
+
 #define MAY_FAIL(type, name, params, args, failed)          \
 	type name params                                    \
 	{                                                   \
@@ -63,11 +70,10 @@ static bool fails(const char *name)
 	}
 
 #define STATUS(name, params, args) \
-	MAY_FAIL(ucs_status_t, name, params, args, UCS_ERR_IO_ERROR)
+	MAY_FAIL(ucs_status_t, name, params, args, how())
 
-#define REQUEST(name, params, args)                    \
-	MAY_FAIL(ucs_status_ptr_t, name, params, args, \
-		 UCS_STATUS_PTR(UCS_ERR_IO_ERROR))
+#define REQUEST(name, params, args) \
+	MAY_FAIL(ucs_status_ptr_t, name, params, args, UCS_STATUS_PTR(how()))
 
 STATUS(ucp_config_read,
        (const char *prefix, const char *file, ucp_config_t **config),
