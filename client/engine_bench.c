@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "base/deadline.h"
 #include "base/event_loop.h"
+#include "base/failure.h"
 #include "base/json_line.h"
 #include "base/laps.h"
 #include "base/report.h"
@@ -17,6 +18,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Ping --------------------------------------------------------------- */
 
@@ -32,14 +34,14 @@ static int ping_once(struct engine_connection *c, int wait_ms,
 	return engine_call(c, request, ENGINE_PONG, answer, wait_ms);
 }
 
+/* 0：没有内存。*/
 static size_t bytes_of(const struct engine_message *m)
 {
 	struct engine_stream s;
 	size_t size;
 
 	engine_stream_init(&s, -1, ENGINE_FRAME_MAX);
-	engine_encode(m, &s);
-	size = engine_stream_pending(&s);
+	size = engine_encode(m, &s) ? 0 : engine_stream_pending(&s);
 	engine_stream_close(&s);
 	return size;
 }
@@ -49,6 +51,8 @@ static int report_pings(const struct engine_client_options *opt,
 {
 	struct lap_summary half = laps_halved(laps);
 
+	if (!request || !answer)
+		return fail(-ENOMEM, NULL, "no memory for a message");
 	if (opt->json)
 		return print_json_line(json_pack(
 			"{s:s, s:I, s:I, s:I, s:o}", "bench", "ping", "iters",
@@ -114,11 +118,11 @@ static int64_t deadline_of(const struct bench *b)
 	return deadline_in_ms(b->opt->wait_ms);
 }
 
-static void begin_read(struct bench *b, struct lane *lane)
+static int begin_read(struct bench *b, struct lane *lane)
 {
 	b->begun++;
 	lane->starts++;
-	engine_encode(&b->start, &lane->c.stream);
+	return engine_write(&lane->c, &b->start);
 }
 
 static int ask_for_map(struct bench *b, struct lane *lane)
@@ -142,15 +146,14 @@ static int complete(struct bench *b, struct lane *lane)
 				   .bytes_transferred = lane->size,
 				   .client_crc = { true, lane->crc } },
 	};
-
 	/*
 	 * 下一个 StartRead 排在前面，跟它一起发出去：两个回答于是也一起回来，每读一次
 	 * 只醒一次。
 	 */
-	if (b->begun < b->iters)
-		begin_read(b, lane);
+	int rc = b->begun < b->iters ? begin_read(b, lane) : 0;
+
 	lane->completes++;
-	return engine_send(&lane->c, &m, deadline_of(b));
+	return rc ? rc : engine_send(&lane->c, &m, deadline_of(b));
 }
 
 static int on_started(struct bench *b, struct lane *lane,
@@ -223,19 +226,24 @@ static void on_lane(void *owner, uint32_t events)
 	int rc = 0;
 
 	(void)events;
-	if (n <= 0 && n != -EAGAIN)
+	if (!n || n == -ECONNRESET)
 		rc = fail(-ECONNRESET, "see the engine's own messages",
 			  "the engine closed the connection");
+	else if (n < 0 && n != -EAGAIN)
+		rc = fail((int)n, NULL, "receiving from the engine: %s",
+			  strerror((int)-n));
 	while (!rc && engine_answer_is_there(&lane->c))
 		rc = step(b, lane);
 	if (rc || b->done == b->iters)
 		end(b, rc);
 }
 
-static void watch_for_stall(struct bench *b)
+static int watch_for_stall(struct bench *b)
 {
 	b->done_before = b->done;
-	timer_set(&b->loop.timers, &b->stall, deadline_of(b));
+	return timer_set(&b->loop.timers, &b->stall, deadline_of(b))
+		       ? fail(-ENOMEM, NULL, "no memory for a timer")
+		       : 0;
 }
 
 static void on_stall(void *owner)
@@ -251,6 +259,14 @@ static void on_stall(void *owner)
 	end(b, -ETIMEDOUT);
 }
 
+static int watch_lane(struct bench *b, struct lane *lane)
+{
+	int rc = event_loop_add(&b->loop, &lane->source, lane->c.stream.fd,
+				EPOLLIN);
+
+	return rc ? call_failed(-rc, "epoll_ctl(the engine's socket)") : 0;
+}
+
 static int connect_lanes(struct bench *b)
 {
 	int rc = 0;
@@ -262,8 +278,7 @@ static int connect_lanes(struct bench *b)
 		lane->source = (struct event_source){ on_lane, lane, -1, 0 };
 		rc = engine_connect(&lane->c, b->opt->socket, deadline_of(b));
 		if (!rc)
-			rc = event_loop_add(&b->loop, &lane->source,
-					    lane->c.stream.fd, EPOLLIN);
+			rc = watch_lane(b, lane);
 	}
 	return rc;
 }
@@ -276,10 +291,12 @@ static int run(struct bench *b, double *seconds)
 	for (uint64_t i = 0; i < b->opt->in_flight && !rc; i++) {
 		if (b->begun == b->iters)
 			break;
-		begin_read(b, &b->lanes[i]);
-		rc = engine_flush(&b->lanes[i].c, deadline_of(b));
+		rc = begin_read(b, &b->lanes[i]);
+		if (!rc)
+			rc = engine_flush(&b->lanes[i].c, deadline_of(b));
 	}
-	watch_for_stall(b);
+	if (!rc)
+		rc = watch_for_stall(b);
 	if (!rc)
 		rc = event_loop_run(&b->loop);
 	*seconds = (double)(now_ns() - start) / 1e9;

@@ -46,6 +46,8 @@ static ssize_t read_chunk(int fd, const char *name, char *chunk, int wait_ms)
 			return fail(rc, "--timeout SECS waits longer",
 				    "read(%s): nothing came for %d s", name,
 				    wait_ms / 1000);
+		if (rc)
+			return call_failed(-rc, "poll(%s)", name);
 		n = read(fd, chunk, CHUNK);
 	} while (n < 0 && errno == EINTR);
 	if (n >= 0)

@@ -72,14 +72,20 @@ int engine_flush(struct engine_connection *c, int64_t deadline)
 	return rc ? talk_failed(rc, "sending a request to the engine") : 0;
 }
 
-int engine_send(struct engine_connection *c,
-		const struct engine_message *request, int64_t deadline)
+int engine_write(struct engine_connection *c,
+		 const struct engine_message *request)
 {
 	int rc = engine_encode(request, &c->stream);
 
-	if (rc)
-		return talk_failed(rc, "writing a request to the engine");
-	return engine_flush(c, deadline);
+	return rc ? talk_failed(rc, "writing a request to the engine") : 0;
+}
+
+int engine_send(struct engine_connection *c,
+		const struct engine_message *request, int64_t deadline)
+{
+	int rc = engine_write(c, request);
+
+	return rc ? rc : engine_flush(c, deadline);
 }
 
 /*

@@ -70,9 +70,11 @@ int engine_map_received(struct engine_connection *c, uint64_t size,
 
 /*
  * One half of engine_ask() each, for those who wait for many at once.
- * engine_flush() sends what was encoded into c->stream before; engine_receive()
- * takes any message.
+ * engine_send() is engine_write(), which only puts the request into c->stream, and
+ * engine_flush(), which sends what is there; engine_receive() takes any message.
  */
+int engine_write(struct engine_connection *c,
+		 const struct engine_message *request);
 int engine_send(struct engine_connection *c,
 		const struct engine_message *request, int64_t deadline);
 int engine_flush(struct engine_connection *c, int64_t deadline);

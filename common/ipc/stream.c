@@ -258,7 +258,7 @@ void engine_stream_begin(struct engine_stream *s)
 
 	rewind_empty(s, &s->out);
 	s->frame_at = used(&s->out);
-	s->frame_failed = false;
+	s->frame_failed = 0;
 	engine_stream_append(s, blank, sizeof(blank));
 }
 
@@ -267,11 +267,10 @@ int engine_stream_append(void *stream, const char *data, size_t size)
 	struct engine_stream *s = stream;
 
 	/* 对端不读，out 就只增不减：到了界限便拒绝，而不是替它无限地存。*/
-	if (s->frame_failed || (s->out.size - s->out.end < size &&
-				make_room(s, &s->out, size, s->out_most))) {
-		s->frame_failed = true;
+	if (!s->frame_failed && s->out.size - s->out.end < size)
+		s->frame_failed = make_room(s, &s->out, size, s->out_most);
+	if (s->frame_failed)
 		return -1;
-	}
 	memcpy(s->out.data + s->out.end, data, size);
 	s->out.end += size;
 	return 0;
@@ -288,7 +287,7 @@ int engine_stream_end(struct engine_stream *s)
 		return 0;
 	}
 	s->out.end = at;
-	return s->frame_failed ? -ENOBUFS : -EMSGSIZE;
+	return s->frame_failed ? s->frame_failed : -EMSGSIZE;
 }
 
 int engine_stream_attach(struct engine_stream *s, int fd)

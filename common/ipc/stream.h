@@ -39,13 +39,13 @@ struct engine_stream {
 	struct engine_bytes in, out;
 	/* What larger buffers are counted in, half of @all stays free. Or NULL. */
 	struct budget *all, *own;
-	uint64_t sent;	 /* bytes, so far */
-	size_t out_most; /* bytes of out; what would make it more is refused */
-	size_t frame_at; /* where the message being written begins in out */
-	bool frame_failed; /* no room for it */
-	bool takes_fds;	   /* keep a file descriptor that comes (client) */
-	int in_fd;	   /* it came; -1: none */
-	int out_fd;	   /* to be sent with a message; -1: none */
+	uint64_t sent;	  /* bytes, so far */
+	size_t out_most;  /* bytes of out; what would make it more is refused */
+	size_t frame_at;  /* where the message being written begins in out */
+	int frame_failed; /* 0, or the -errno that left no room for it */
+	bool takes_fds;	  /* keep a file descriptor that comes (client) */
+	int in_fd;	  /* it came; -1: none */
+	int out_fd;	  /* to be sent with a message; -1: none */
 	size_t out_fd_at; /* where that message begins, bytes still before it */
 };
 
@@ -97,8 +97,8 @@ int engine_stream_take_fd(struct engine_stream *s);
 /*
  * Write a message: begin, append its parts, end. engine_stream_append() has the
  * shape that msgpack_packer wants: 0, or -1 if there is no room. Returns 0,
- * -EMSGSIZE (over ENGINE_FRAME_MAX) or -ENOBUFS (over out_most, or no memory);
- * then nothing of the message is in the buffer.
+ * -EMSGSIZE (over ENGINE_FRAME_MAX), -ENOBUFS (over out_most), -EDQUOT (over a
+ * budget) or -ENOMEM; then nothing of the message is in the buffer.
  */
 void engine_stream_begin(struct engine_stream *s);
 int engine_stream_append(void *stream, const char *data, size_t size);

@@ -119,7 +119,8 @@ static int open_file(struct needle_writer *writer, const char *path, int flags)
  * 新的 volume 先在另一个名字下写好头、落了盘，再改成它的名字。于是这个名字下从来没有空
  * 文件：哪一天空了，就是被谁截掉的。新名字记在目录里：不 fsync 目录，断电之后它可能没有。
  */
-static int begin_volume(struct needle_writer *writer, int folder)
+static int begin_volume(struct needle_writer *writer, int folder,
+			const char *dir)
 {
 	char *path;
 	int rc;
@@ -132,7 +133,7 @@ static int begin_volume(struct needle_writer *writer, int folder)
 	if (!rc && rename(path, writer->path))
 		rc = write_failed("rename", path);
 	if (!rc && fsync(folder))
-		rc = write_failed("fsync the folder of", writer->path);
+		rc = write_failed("fsync", dir);
 	if (rc && writer->fd >= 0)
 		unlink(path);
 	free(path);
@@ -150,7 +151,7 @@ static int make_volume(struct needle_writer *writer, const char *dir,
 	if (!rc)
 		rc = open_file(writer, writer->path, 0);
 	if (rc == -ENOENT)
-		rc = begin_volume(writer, folder);
+		rc = begin_volume(writer, folder, dir);
 	if (folder >= 0)
 		close(folder);
 	return rc;
@@ -299,11 +300,9 @@ int needle_commit(struct needle_writer *writer)
 
 void needle_writer_close(struct needle_writer *writer)
 {
-	uint64_t cut;
-
-	/* 没拿到锁、或文件是坏的：那就一个字节也不能截。*/
+	/* 没拿到锁、或文件是坏的：那就一个字节也不能截。截不掉，下一个写者会截。*/
 	if (writer->ready)
-		cut_tail(writer, &cut);
+		(void)!ftruncate(writer->fd, (off_t)writer->committed);
 	if (writer->path && writer->fd >= 0)
 		close(writer->fd);
 	free(writer->path);

@@ -43,8 +43,14 @@ static int open_file(int flags)
 		      0600);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st))
+	if (fd < 0)
 		return -errno;
+	if (fstat(fd, &st)) {
+		int err = errno;
+
+		close(fd);
+		return -err;
+	}
 	file = file_move_up(fd);
 	file_dev = st.st_dev;
 	file_ino = st.st_ino;

@@ -315,7 +315,7 @@ static void budgets(void)
 	open_pair();
 	s.all = &all;
 	s.own = &own;
-	CHECK(say(block, ENGINE_FRAME_MAX) == -ENOBUFS, "over its own");
+	CHECK(say(block, ENGINE_FRAME_MAX) == -EDQUOT, "over its own");
 	CHECK(!own.used && !all.used, "%zu, %zu", own.used, all.used);
 	CHECK(!say(block, ENGINE_FRAME_MAX / 4), "within both");
 	CHECK(own.used && own.used == all.used, "%zu, %zu", own.used, all.used);
@@ -327,7 +327,7 @@ static void budgets(void)
 	all.most = ENGINE_FRAME_MAX; /* of which half stays free */
 	s.all = &all;
 	s.own = &own;
-	CHECK(say(block, ENGINE_FRAME_MAX) == -ENOBUFS, "over all of it");
+	CHECK(say(block, ENGINE_FRAME_MAX) == -EDQUOT, "over all of it");
 	CHECK(!own.used && !all.used, "%zu, %zu", own.used, all.used);
 	close_pair();
 
@@ -336,7 +336,7 @@ static void budgets(void)
 	s.own = &own;
 	CHECK(!say("first", 5), "first");
 	no_memory = true;
-	CHECK(say(block, 20000) == -ENOBUFS && !no_memory, "no memory");
+	CHECK(say(block, 20000) == -ENOMEM && !no_memory, "no memory");
 	CHECK(!own.used && !all.used, "%zu, %zu", own.used, all.used);
 	CHECK(!say("next", 4) && !engine_stream_flush(&s), "next");
 	CHECK(read(peer, block, 100) == 17 &&
