@@ -101,6 +101,22 @@ assert_error() {
 		"$(grep -v '^error: \|^ next: \|^ seen: ' <<<"$text")"
 }
 
+# assert_refusals LEAST SURVIVED [SERVERS] <LINES: LEAST of them at least, and each refusal
+# ended the program (or one of SERVERS, or a client of that) with one error that names the
+# call, or what the system has said; but those of SURVIVED (a regex of "NAME call") went
+# unnoticed.
+assert_refusals() {
+	local lines
+	lines=$(cat)
+	assertTrue "$(wc -l <<<"$lines") refusals" "(($(wc -l <<<"$lines") >= $1))"
+	assertEquals 'refusals' '' "$(awk -F '|' -v survived="^($2)\$" -v servers="^(${3-})\$" '
+		($1 " " $3) ~ survived && $5 " " $6 == "0 0" { next }
+		$5 " " $6 != "1 1" && ($5 " " $6 != "0 1" || $1 !~ servers) { print "not told: " $0; next }
+		!index($7, $3 "(") && !index($7, $4) && !($4 ~ /memory/ && $7 ~ /memory/) &&
+			$7 !~ /descriptor . is closed|(peer|engine) closed|nothing came|another process listens|did not bring a sealed/ { print "told without the call: " $0 }
+	' <<<"$lines")"
+}
+
 # here NAME CMD…: on_host.
 here() {
 	local name=$1 rc=0
@@ -311,13 +327,46 @@ both() {
 	reap "$name.server"
 }
 
-# starved NAME N CMD…: CMD, whose Nth request for memory is refused (kept.c); true, if
-# it made so many
+# starved NAME N CMD…: CMD, whose Nth request (for memory, a descriptor, a byte of a
+# socket: kept.c) is refused; true, if it made so many. Then there is a line for
+# assert_refusals.
 starved() {
 	local -x KEPT_FAIL=$2 KEPT_FAILED=$T/$1.failed
 	rm -f "$KEPT_FAILED"
 	run "$1" "${@:3}"
-	[[ -s $KEPT_FAILED ]]
+	refusal "$1" "$2"
+}
+
+# refusal NAME N: false, if there was none
+refusal() {
+	[[ -s $T/$1.failed ]] || return
+	echo "$1|$2|$(<"$T/$1.failed")|$(<"$T/$1.rc")|$(grep -c '^error: ' "$T/$1.err")|$(grep -m 1 '^error: ' "$T/$1.err" || :)"
+}
+
+# refusals NAME CMD…: each request in turn, until there is none left
+refusals() {
+	local n
+	for ((n = 1; n < 200; n++)); do starved "$1" "$n" "${@:2}" || return 0; done
+}
+
+# refusals_of_both CLIENT…: each request of that client, then each of the "server" that
+# host() starts; $T/ends has how both ended when it was the client's
+refusals_of_both() {
+	local n
+	for ((n = 1; n < 200; n++)); do
+		host
+		starved client "$n" "$@" || break
+		reap server
+		echo "$n $(<"$T/client.rc") $(<"$T/server.rc")" >>"$T/ends"
+	done
+	reap server
+	for ((n = 1; n < 200; n++)); do
+		rm -f "$T/server.failed"
+		KEPT_FAIL=$n KEPT_FAILED=$T/server.failed host
+		ended "${pids[server]}" || run client "$@"
+		reap server
+		refusal server "$n" || break
+	done
 }
 
 # pair NAME [SERVER ARGS…] : [CLIENT ARGS…]

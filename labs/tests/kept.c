@@ -5,8 +5,10 @@
  *	KEPT=FILE          每样一行，追加："PROGRAM: 24 bytes, 0x1234 of OBJECT"
  *	KEPT_FOLDER=DIR    只看 DIR 里的目标文件（程序、插件）自己要来的：系统的库留着什么，
  *	                   与我们无关
- *	KEPT_FAIL=N        它们的第 N 次要内存落空（ENOMEM）；落空过，KEPT_FAILED 就有一行
- *	KEPT_FAILED=FILE
+ *	KEPT_FAIL=N        它们向系统要东西（内存、描述符、线程、一次读写），第 N 次落空；
+ *	                   同一处调用只数前三次，因为循环里有几次由时间定
+ *	KEPT_WHOSE=NAME    落空的不是它们，而是路径里有 NAME 的
+ *	KEPT_FAILED=FILE   落空过，这里就有一行："socket|Too many open files"
  *
  * 看 malloc、mmap、线程、描述符与 dlopen 的库。与 LeakSanitizer 不同，它不问“还有没有指针指着”：main 返回
  * 之前没有拆的，就是留下的。也不必另编译一遍，所以每个测试里的每个程序都带着它跑。
@@ -24,12 +26,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_OBJECTS 128
 #define MAX_FDS	    1024
 #define SLOTS	    (1 << 16) /* 2 的幂 */
+#define SITES	    1024
 
 /* glibc 自己的名字：dlsym 要内存，不能由它来找。*/
 void *__libc_malloc(size_t size);
@@ -49,6 +59,11 @@ struct block {
 	size_t size;
 	uintptr_t caller;
 };
+
+static struct {
+	uintptr_t caller;
+	int times;
+} sites[SITES];
 
 static char taken_mark;
 #define TAKEN ((void *)&taken_mark)
@@ -70,7 +85,8 @@ static bool is_ours(const char *path)
 
 	return len && slash && (size_t)(slash - path) == len &&
 	       !strncmp(path, folder, len) && !strstr(slash, "libqptrace") &&
-	       !strstr(slash, "libsaboteur");
+	       !strstr(slash, "libsaboteur") && !strstr(slash, "kept.so") &&
+	       !strstr(slash, "spy.so");
 }
 
 static void absolute(const char *name, char *path)
@@ -120,14 +136,14 @@ static int add_object(struct dl_phdr_info *info, size_t size, void *context)
 	return 0;
 }
 
-/* 调用者在不在我们的目标文件里。没见过的地址，是后来 dlopen 的：再列一遍。*/
-static bool by_us(uintptr_t caller)
+/* 调用者在哪个目标文件里。没见过的地址，是后来 dlopen 的：再列一遍。*/
+static const struct object *caller_at(uintptr_t caller)
 {
 	static __thread bool inside;
 	const struct object *o;
 
 	if (!watching || inside)
-		return false;
+		return NULL;
 	inside = true;
 	pthread_mutex_lock(&lock);
 	o = object_at(caller);
@@ -140,6 +156,13 @@ static bool by_us(uintptr_t caller)
 	}
 	pthread_mutex_unlock(&lock);
 	inside = false;
+	return o;
+}
+
+static bool by_us(uintptr_t caller)
+{
+	const struct object *o = caller_at(caller);
+
 	return o && o->ours;
 }
 
@@ -185,37 +208,55 @@ static uintptr_t forget(const void *p)
 	return caller;
 }
 
-/* 这一次该落空吗？*/
-static bool refused(void)
+/* 这一处调用第几次要？*/
+static int times_at(uintptr_t caller)
 {
-	const char *file = getenv("KEPT_FAILED");
-	int fd;
+	int times = 0;
 
-	if (!fail_at ||
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < SITES && !times; i++) {
+		if (!sites[i].caller)
+			sites[i].caller = caller;
+		if (sites[i].caller == caller)
+			times = ++sites[i].times;
+	}
+	pthread_mutex_unlock(&lock);
+	return times;
+}
+
+/* 这一次该落空吗？*/
+static bool refused(const char *call, int err, uintptr_t caller)
+{
+	const char *whose = fail_at ? getenv("KEPT_WHOSE") : NULL, *file;
+	const struct object *o = fail_at ? caller_at(caller) : NULL;
+	FILE *out;
+
+	if (!o || (whose ? !strstr(o->name, whose) : !o->ours) ||
+	    times_at(caller) > 3 ||
 	    __atomic_add_fetch(&asked, 1, __ATOMIC_RELAXED) != fail_at)
 		return false;
-	fd = file ? open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)
-		  : -1;
-	if (fd >= 0) {
-		dprintf(fd, "%ld\n", fail_at);
-		close(fd);
+	file = getenv("KEPT_FAILED");
+	out = file ? fopen(file, "ae") : NULL;
+	if (out) {
+		fprintf(out, "%s|%s\n", call, strerror(err));
+		fclose(out);
 	}
-	errno = ENOMEM;
+	errno = err;
 	return true;
 }
 
 #define CALLER ((uintptr_t)__builtin_return_address(0))
 
 /* 要得到的都记下来。*/
-#define TRACKED(wanted, size)          \
-	uintptr_t caller = CALLER;     \
-	bool ours = by_us(caller);     \
-	void *p;                       \
-	if (ours && refused())         \
-		return NULL;           \
-	p = wanted;                    \
-	if (p && ours)                 \
-		note(p, size, caller); \
+#define TRACKED(wanted, size)                  \
+	uintptr_t caller = CALLER;             \
+	bool ours = by_us(caller);             \
+	void *p;                               \
+	if (refused(__func__, ENOMEM, caller)) \
+		return NULL;                   \
+	p = wanted;                            \
+	if (p && ours)                         \
+		note(p, size, caller);         \
 	return p
 
 void *malloc(size_t size)
@@ -237,7 +278,9 @@ int posix_memalign(void **out, size_t align, size_t size)
 {
 	uintptr_t caller = CALLER;
 	bool ours = by_us(caller);
-	void *p = ours && refused() ? NULL : __libc_memalign(align, size);
+	void *p = refused(__func__, ENOMEM, caller)
+			  ? NULL
+			  : __libc_memalign(align, size);
 
 	if (!p)
 		return ENOMEM;
@@ -254,7 +297,7 @@ void *realloc(void *old, size_t size)
 	bool ours = by_us(caller);
 	void *p;
 
-	if (ours && refused())
+	if (refused(__func__, ENOMEM, caller))
 		return NULL;
 	first = forget(old);
 	p = __libc_realloc(old, size);
@@ -275,7 +318,8 @@ void free(void *p)
 static char *copy(const char *text, size_t len, uintptr_t caller)
 {
 	bool ours = by_us(caller);
-	char *p = ours && refused() ? NULL : __libc_malloc(len + 1);
+	char *p = refused("strdup", ENOMEM, caller) ? NULL
+						    : __libc_malloc(len + 1);
 
 	if (!p)
 		return NULL;
@@ -318,7 +362,7 @@ void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset)
 	bool ours = by_us(caller);
 	void *p;
 
-	if (ours && refused())
+	if (refused(__func__, ENOMEM, caller))
 		return MAP_FAILED;
 	p = real(at, size, prot, flags, fd, offset);
 	if (p != MAP_FAILED && ours && !(flags & MAP_FIXED))
@@ -334,14 +378,27 @@ int munmap(void *p, size_t size)
 }
 
 /* 不是生来 detached 的线程，得有人 join。*/
+static bool is_joinable(const pthread_attr_t *attr)
+{
+	int how = PTHREAD_CREATE_JOINABLE;
+
+	if (attr)
+		pthread_attr_getdetachstate(attr, &how);
+	return how == PTHREAD_CREATE_JOINABLE;
+}
+
 int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 		   void *(*run)(void *), void *arg)
 {
 	REAL(pthread_create);
-	bool ours = !attr && by_us(CALLER);
-	int rc = real(thread, attr, run, arg);
+	uintptr_t caller = CALLER;
+	bool ours = by_us(caller);
+	int rc;
 
-	if (!rc && ours)
+	if (refused(__func__, EAGAIN, caller))
+		return EAGAIN;
+	rc = real(thread, attr, run, arg);
+	if (!rc && ours && is_joinable(attr))
 		__atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
 	return rc;
 }
@@ -353,6 +410,128 @@ int pthread_join(pthread_t thread, void **result)
 	if (by_us(CALLER))
 		__atomic_sub_fetch(&threads, 1, __ATOMIC_RELAXED);
 	return real(thread, result);
+}
+
+/* 别的请求：落空就是 -1 与这样的 errno。*/
+#define REFUSABLE(type, name, err, params, args) \
+	type name params                         \
+	{                                        \
+		REAL(name);                      \
+		uintptr_t caller = CALLER;       \
+		if (refused(#name, err, caller)) \
+			return (type)-1;         \
+		return real args;                \
+	}
+
+REFUSABLE(int, socket, EMFILE, (int family, int kind, int protocol),
+	  (family, kind, protocol))
+REFUSABLE(int, epoll_create1, EMFILE, (int flags), (flags))
+REFUSABLE(int, signalfd, EMFILE, (int fd, const sigset_t *set, int flags),
+	  (fd, set, flags))
+REFUSABLE(int, eventfd, EMFILE, (unsigned int value, int flags), (value, flags))
+REFUSABLE(int, memfd_create, EMFILE, (const char *name, unsigned int flags),
+	  (name, flags))
+REFUSABLE(int, pipe2, EMFILE, (int fds[2], int flags), (fds, flags))
+REFUSABLE(int, accept4, EMFILE,
+	  (int fd, struct sockaddr *from, socklen_t *len, int flags),
+	  (fd, from, len, flags))
+REFUSABLE(int, bind, EACCES, (int fd, const struct sockaddr *to, socklen_t len),
+	  (fd, to, len))
+REFUSABLE(int, listen, ENOBUFS, (int fd, int n), (fd, n))
+REFUSABLE(int, connect, ENETUNREACH,
+	  (int fd, const struct sockaddr *to, socklen_t len), (fd, to, len))
+REFUSABLE(int, getsockname, ENOBUFS,
+	  (int fd, struct sockaddr *out, socklen_t *len), (fd, out, len))
+REFUSABLE(int, getpeername, ENOTCONN,
+	  (int fd, struct sockaddr *out, socklen_t *len), (fd, out, len))
+REFUSABLE(int, getsockopt, ENOBUFS,
+	  (int fd, int level, int name, void *value, socklen_t *len),
+	  (fd, level, name, value, len))
+REFUSABLE(int, fstat, EIO, (int fd, struct stat *out), (fd, out))
+REFUSABLE(int, fsync, EIO, (int fd), (fd))
+REFUSABLE(int, fdatasync, EIO, (int fd), (fd))
+REFUSABLE(int, ftruncate, EIO, (int fd, off_t size), (fd, size))
+REFUSABLE(ssize_t, read, EIO, (int fd, void *out, size_t size), (fd, out, size))
+REFUSABLE(ssize_t, pread, EIO, (int fd, void *out, size_t size, off_t at),
+	  (fd, out, size, at))
+REFUSABLE(ssize_t, write, EIO, (int fd, const void *data, size_t size),
+	  (fd, data, size))
+REFUSABLE(ssize_t, pwrite, EIO,
+	  (int fd, const void *data, size_t size, off_t at),
+	  (fd, data, size, at))
+REFUSABLE(ssize_t, send, ECONNRESET,
+	  (int fd, const void *data, size_t size, int flags),
+	  (fd, data, size, flags))
+REFUSABLE(ssize_t, sendmsg, ECONNRESET,
+	  (int fd, const struct msghdr *message, int flags),
+	  (fd, message, flags))
+REFUSABLE(ssize_t, recvmsg, ECONNRESET,
+	  (int fd, struct msghdr *message, int flags), (fd, message, flags))
+REFUSABLE(ssize_t, getrandom, ENOSYS,
+	  (void *out, size_t size, unsigned int flags), (out, size, flags))
+REFUSABLE(int, epoll_wait, ENOMEM,
+	  (int fd, struct epoll_event *out, int n, int ms), (fd, out, n, ms))
+
+/* 归还不会失败。*/
+int flock(int fd, int how)
+{
+	REAL(flock);
+	uintptr_t caller = CALLER;
+
+	if (!(how & LOCK_UN) && refused(__func__, ENOLCK, caller))
+		return -1;
+	return real(fd, how);
+}
+
+int epoll_ctl(int fd, int how, int target, struct epoll_event *event)
+{
+	REAL(epoll_ctl);
+	uintptr_t caller = CALLER;
+
+	if (how != EPOLL_CTL_DEL && refused(__func__, ENOSPC, caller))
+		return -1;
+	return real(fd, how, target, event);
+}
+
+/* 丢掉看过的那一次也不会。*/
+ssize_t recv(int fd, void *out, size_t size, int flags)
+{
+	REAL(recv);
+	uintptr_t caller = CALLER;
+
+	if (!(flags & MSG_TRUNC) && refused(__func__, ECONNRESET, caller))
+		return -1;
+	return real(fd, out, size, flags);
+}
+
+int open(const char *path, int flags, ...)
+{
+	REAL(open);
+	uintptr_t caller = CALLER;
+	va_list args;
+	mode_t mode;
+
+	va_start(args, flags);
+	mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(args, mode_t) : 0;
+	va_end(args);
+	if (refused(__func__, EMFILE, caller))
+		return -1;
+	return real(path, flags, mode);
+}
+
+int fcntl(int fd, int how, ...)
+{
+	REAL(fcntl);
+	uintptr_t caller = CALLER;
+	va_list args;
+	void *arg;
+
+	va_start(args, how);
+	arg = va_arg(args, void *);
+	va_end(args);
+	if (refused(__func__, EIO, caller))
+		return -1;
+	return real(fd, how, arg);
 }
 
 static void each_fd(void (*visit)(int fd, FILE *out), FILE *out)

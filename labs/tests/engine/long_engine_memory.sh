@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # rdma_engine, needle_server and engine_client under AddressSanitizer and UBSan:
-# good runs, bad input, kills of every side, stops in the middle; and one plain
-# session under valgrind.
+# good runs, bad input, kills of every side, stops in the middle; one plain session
+# under valgrind; and whatever they ask the system for, refused.
 #
 # shellcheck disable=SC2016 # scripts for the lab are quoted
 . "$(dirname "$0")/../lib.sh"
@@ -45,7 +45,7 @@ test_good_runs() {
 		client caps caps
 		client read read 9 1 7 -a "$T/token" -o "$T/copy" -j -p
 		client range read 9 1 7 -O 7 -S 3 -a "$T/token"
-		client bench "bench read" 9 1 7 -n 40 -f 4 -m -a "$T/token"
+		client bench "bench read" 9 1 7 -n 40 -f 40 -m -a "$T/token"
 		client pings "bench ping" -n 20
 		client cookie read 9 1 8 -a "$T/token"
 		client token read 9 1 7
@@ -215,6 +215,49 @@ test_a_thousand_clients() {
 	assertTrue "KiB after each hundred: $(xargs <"$T/memory")" \
 		"(($(sed -n 10p "$T/memory") - $(sed -n 5p "$T/memory") < 128))"
 	assertEquals "descriptors and memory regions" 1 "$(sort -u "$T/held" | wc -l)"
+}
+
+# Until a client is served, the engine ends with one error, or it goes on without, and so
+# may the client.
+test_refusals_of_the_engine() {
+	on_engine '
+		node node
+		export KEPT_FAIL KEPT_FAILED=$T/engine.failed
+		for ((KEPT_FAIL = 1; KEPT_FAIL < 200; KEPT_FAIL++)); do
+			rm -f "$KEPT_FAILED"
+			start_engine engine
+			await connected_or_ended engine "$pid"
+			if [[ -S $sock ]]; then
+				KEPT_FAIL=0 peer asks id=00000000-0000-0000-0000-000000000001 map=1 answer \
+					start=9,1,7 answer map=2 answer complete=2,1,13 answer \
+					length=20000 fill=20000 answer
+				kill "${pids[engine]}"
+			fi
+			reap engine
+			refusal engine "$KEPT_FAIL" || break
+		done >"$T/refusals"
+		stop node
+	' || return 0
+	assert_done asks
+	assertEquals "$(err_of node)$(err_of engine)" '0 0' "$(rc_of node) $(rc_of engine)"
+	# What a client asks for, the client is told.
+	assert_refusals 30 'engine (fstat|connect)' engine < <(sed '/|accept4|/,$d' "$T/refusals")
+	assert_refusals 15 'engine .*' engine < <(sed -n '/|accept4|/,$p' "$T/refusals")
+}
+
+test_refusals_of_its_clients() {
+	on_engine '
+		node node
+		engine engine
+		refusals ping "$B/engine_client" ping -s "$sock" -n 2
+		refusals caps "$B/engine_client" caps -s "$sock"
+		refusals read "$B/engine_client" read -s "$sock" 9 1 7 -o "$T/out"
+		refusals bench "$B/engine_client" bench read -s "$sock" 9 1 7 -n 3 -f 2
+		refusals pings "$B/engine_client" bench ping -s "$sock" -n 3
+		stop engine node
+	' || return 0
+	assert_done engine node
+	assert_refusals 40 'none none' <"$T/lab.out"
 }
 
 . shunit2

@@ -342,6 +342,7 @@ test_client() {
 		client range read 9 1 7 -O 7 -S 3
 		client big read 5 1 1 -o "$T/big.copy" -j -p
 		client text read 5 1 1 -o "$T/big.again"
+		run tty script -qec "$B/engine_client read -s $sock 5 1 1 -o $T/big.tty" /dev/null
 		client cookie read 9 1 8 -o "$T/never"
 		client folder read 9 1 7 -o "$T"
 		client full read 9 1 7 -o /dev/full
@@ -368,6 +369,10 @@ test_client() {
 	assertTrue "the bytes" "cmp $T/big $T/big.again"
 	assertEquals 3000000 "$(json big .size)"
 	assert_in "$(err_of big)" '^\[progress\] [0-9]+ of 3000000 bytes$'
+	# On a terminal it is one line, which is gone in the end.
+	assertEquals 0 "$(rc_of tty)"
+	assert_in "$(tr '\r' '\n' <"$T/tty.out")" '^ *[0-9.]+ % of 3000000 bytes$'
+	assert_in "$(tr '\r' '\n' <"$T/tty.out")" "^$(printf '\e')\\[K"
 	assert_error cookie 1 'wrong cookie for needle 1 of volume 9 \(security\)'
 	assertFalse "nothing is written" "[ -e $T/never ]"
 	assert_error folder 1 'Is a directory'
@@ -507,34 +512,6 @@ test_wrong_usage() {
 	for n in rdma_engine engine_client; do
 		assertEquals "$n --help" 0 "$("$B/$n" --help >/dev/null; echo $?)"
 	done
-}
-
-# Each request for memory is refused once, until a client is served: it ends with one
-# error, or it goes on without, and so may the client.
-test_no_memory() {
-	on_engine '
-		node node
-		export KEPT_FAIL KEPT_FAILED=$T/failed
-		for ((KEPT_FAIL = 1; KEPT_FAIL < 100; KEPT_FAIL++)); do
-			rm -f "$T/failed"
-			start_engine hungry
-			await connected_or_ended hungry "$pid"
-			if [[ -S $sock ]]; then
-				peer asks id=00000000-0000-0000-0000-000000000001 map=1 answer \
-					start=9,1,7 answer map=2 answer complete=2,1,13 answer \
-					length=20000 fill=20000 answer
-				kill "${pids[hungry]}"
-			fi
-			reap hungry
-			[[ -s $T/failed ]] || break
-			echo "$KEPT_FAIL $(<"$T/hungry.rc") $(grep -c "^error: " "$T/hungry.err")"
-		done >"$T/ends"
-		stop node
-	' || return 0
-	assert_done node asks
-	assertEquals "$(err_of hungry)" 0 "$(rc_of hungry)"
-	assert_in "$(<"$T/ends")" ' 1 1$'
-	assertEquals 'they end in order' '' "$(grep -v ' 1 1$\| 0 [01]$' "$T/ends")"
 }
 
 # No READ is longer than the port takes, whatever --chunk says.

@@ -329,6 +329,18 @@ test_accept_fails() {
 	assertEquals "$(err_of most.client)" 1 "$(rc_of most.client)"
 }
 
+# Whatever a side asks the system for is refused once: it ends with one error, and so does
+# the other.
+test_refusals() {
+	in_lab '
+		host() { server server -q -e -t 2 rxe0; }
+		refusals_of_both "$B/rdma_client" -q -e -t 2 127.0.0.1 rxe1
+	' || return 0
+	assertEquals "$(err_of client)$(err_of server)" '0 0' "$(rc_of client) $(rc_of server)"
+	assertEquals 'the other side, too' '' "$(grep -v ' 1 1$\| 0 0$' "$T/ends")"
+	assert_refusals 30 'client connect|server (socket|epoll_wait)' <"$T/lab.out"
+}
+
 # So many receives are there before the peer may send: a burst meets one each.
 test_receives_for_a_burst() {
 	in_lab '

@@ -261,38 +261,40 @@ test_the_bench_checks_what_it_measures() {
 	assert_error big 1 '4096 bytes do not fit into a cell of 4096'
 }
 
-# Each request for memory is refused once: a program ends with one error, a server of many
-# goes on without the client that it was for.
-test_no_memory() {
+# Whatever a program asks the system for is refused once: it ends with one error, a server
+# of many goes on without the client that it was for.
+test_refusals() {
 	on_rxe '
-		tell() { echo "$1 $(<"$T/$2.rc") $(grep -c "^error: " "$T/$2.err")"; }
-		each() { # NAME CMD…
-			local n
-			for ((n = 1; n < 50; n++)); do
-				starved "$1" "$n" "${@:2}" || break
-				tell "$1:$n" "$1"
-			done
-		}
 		lend other -q
-		each memory_server "$B/memory_server" -q rxe0
-		each kv_client "$B/kv_client" -q -k x -p y 10.99.0.1 rxe1
-		each memory_bench "$B/memory_bench" -q -n 3 -Q 3 10.99.0.1 rxe1
+		refusals memory_server "$B/memory_server" -q rxe0
+		refusals kv_client "$B/kv_client" -q -k x -p y 10.99.0.1 rxe1
+		refusals lock_client "$B/lock_client" -q -n 3 10.99.0.1 rxe1
+		refusals memory_bench "$B/memory_bench" -q -n 3 -Q 3 10.99.0.1 rxe1
 		end other
-		export KEPT_FAIL KEPT_FAILED=$T/failed
-		for ((KEPT_FAIL = 1; KEPT_FAIL < 50; KEPT_FAIL++)); do
-			rm -f "$T/failed"
-			ring ring -q
-			ended "${pids[ring]}" || KEPT_FAIL=0 client run guest ring_client -n 3
-			end ring 2>/dev/null
-			[[ -s $T/failed ]] || break
-			tell "ring_server:$KEPT_FAIL" ring
+		ring other -q
+		refusals ring_client "$B/ring_client" -q -n 3 10.99.0.1 rxe1
+		end other
+		guest=ring_client
+		export KEPT_FAIL KEPT_FAILED
+		for server in ring memory; do
+			KEPT_FAILED=$T/$server.failed
+			for ((KEPT_FAIL = 1; KEPT_FAIL < 200; KEPT_FAIL++)); do
+				rm -f "$KEPT_FAILED"
+				serve "$server" "$B/${server}_server" -q rxe0
+				ended "${pids[$server]}" || KEPT_FAIL=0 client run guest "$guest" -n 3
+				end "$server" 2>/dev/null
+				refusal "$server" "$KEPT_FAIL" || break
+			done
+			guest=lock_client
 		done
 	' || return 0
-	assert_done other kv_client memory_bench ring guest
+	assert_done kv_client lock_client memory_bench ring_client ring memory guest
+	assertEquals "$(err_of other)" 0 "$(rc_of other)"
 	assert_error memory_server 1 EADDRINUSE
-	assertEquals 'who was refused' 'memory_server kv_client memory_bench ring_server' \
-		"$(cut -d: -f1 "$T/lab.out" | uniq | xargs)"
-	assertEquals 'each with one error' '' "$(grep -v ' 1 1$\|^ring_server:.* 0 1$' "$T/lab.out")"
+	assertEquals 'who was refused' \
+		'memory_server kv_client lock_client memory_bench ring_client ring memory' \
+		"$(cut -d '|' -f1 "$T/lab.out" | uniq | xargs)"
+	assert_refusals 100 '.* connect|(ring|memory) (socket|getpeername|recv)' 'ring|memory' <"$T/lab.out"
 }
 
 test_wrong_usage() {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# The channel of tag matching and tag_lat under ASan, UBSan and valgrind.
+# The channel of tag matching and tag_lat under ASan, UBSan and valgrind; and whatever
+# they ask the system for, refused.
 #
 # shellcheck disable=SC2016 # scripts for the lab are quoted
 . "$(dirname "$0")/../lib.sh"
@@ -53,6 +54,18 @@ test_with_valgrind() {
 	' || return 0
 	assertEquals "$(err_of unit)" 0 "$(rc_of unit)"
 	assert_not_in "$(err_of unit)" '^==[0-9]+=='
+}
+
+# One side's request in turn: it ends with one error, and so does the other.
+test_refusals() {
+	in_lab '
+		eval "$LATENCY"
+		host() { latency_server server -q -t 2 rxe0; }
+		refusals_of_both "$B/tag_lat" client -q -t 2 -n 3 127.0.0.1 rxe1
+	' || return 0
+	assertEquals "$(err_of client)$(err_of server)" '0 0' "$(rc_of client) $(rc_of server)"
+	assertEquals 'the other side, too' '' "$(grep -v ' 1 1$\| 0 0$' "$T/ends")"
+	assert_refusals 34 'client connect|server (socket|epoll_wait)' <"$T/lab.out"
 }
 
 oneTimeSetUp() { build_helpers; }

@@ -258,24 +258,6 @@ test_verbs_that_fail() {
 	assert_error first 1 'ibv_post_send\(QP [0-9]+, slot 0, 32 bytes'
 }
 
-# Each request for memory is refused once.
-test_no_memory() {
-	in_lab '
-		eval "$LATENCY"
-		for ((n = 1; n < 30; n++)); do
-			latency_server host -q -t 2 rxe0
-			starved guest "$n" "$B/tag_lat" client -q -t 2 -n 3 127.0.0.1 rxe1 || break
-			reap host
-			echo "$n $(<"$T/host.rc") $(<"$T/guest.rc") $(grep -c "^error: " "$T/guest.err")"
-		done >"$T/ends"
-		reap host
-		echo "$n" >"$T/requests"
-	' || return 0
-	assertEquals "$(err_of host)$(err_of guest)" '0 0' "$(rc_of host) $(rc_of guest)"
-	assertEquals 'both fail, with one error' '' "$(grep -v ' 1 1 1$' "$T/ends")"
-	assertTrue "$(<"$T/requests") requests" "(($(<"$T/requests") > 3 && $(<"$T/requests") < 30))"
-}
-
 test_wrong_usage() {
 	local words
 	while read -ra words; do
