@@ -112,4 +112,81 @@ test_calls_that_the_device_does_not_have() {
 	assert_in "$(err_of told)" '^qptrace: ibv_import_device\(fd [0-9]+\) failed: EOPNOTSUPP'
 }
 
+# What makes the library crash is told before it does.
+test_calls_that_crash() {
+	in_lab '
+		. labs/tests/recorder/qptrace.sh
+		recordings=$T
+		for how in no_ah no_cq; do
+			run "plain.$how" "$B/verbs_probe" "$how"
+			recorded run "$how" "$B/verbs_probe" "$how"
+		done
+	' || return 0
+	assertEquals '139 139 139 139' "$(rc_of plain.no_ah) $(rc_of no_ah) $(rc_of plain.no_cq) $(rc_of no_cq)"
+	assertEquals 'post 0x258 ah-null ' "$(values no_ah 'select(.ev == "explain") | [.about, .wr_id, .id] | join(" ")')"
+	assertEquals 'create_qp qp-without-cq ' "$(values no_cq 'select(.ev == "explain") | [.about, .id] | join(" ")')"
+}
+
+# The veth takes both ports down with it.
+test_a_port_that_goes_down() {
+	in_lab --fresh '
+		. labs/tests/recorder/qptrace.sh
+		recordings=$T
+		state() { ibv_devinfo -d rxe0 | grep -q "PORT_$1"; }
+		recorded start told "$B/verbs_probe" port
+		await in_file waiting "$T/told.out"
+		ip link set veth0 down
+		await state DOWN
+		recorded run down "$B/verbs_probe"
+		ip link set veth0 up
+		await state ACTIVE
+		reap told
+	' || return 0
+	assertEquals "$(err_of told)" 0 "$(rc_of told)"
+	assertEquals 'PORT_ERR 1 PORT_ACTIVE 1 ' "$(values told 'select(.ev == "async_event") | [.type, .port] | join(" ")')"
+	assertEquals 1 "$(grep -c '^qptrace: asynchronous event' "$T/told.err")"
+	assert_in "$(err_of told)" '^qptrace: asynchronous event PORT_ERR of rxe0: '
+	assertEquals 'DOWN ' "$(values down 'select(.ev == "port").state')"
+	assertEquals 'rxe0 1 netdev-down ' "$(values down 'select(.ev == "warning") | [.dev, .port, .id] | join(" ")')"
+}
+
+# It looks at other processes, whenever a QP fails whose peer it does not know.
+test_it_gives_back_what_it_looks_at() {
+	in_lab '
+		. labs/tests/recorder/qptrace.sh
+		recordings=$T
+		recorded serve other "$B/rdma_server" rxe1
+		run plain "$B/verbs_probe" peers
+		recorded run told "$B/verbs_probe" peers
+		kill "${pids[other]}"
+		reap other
+	' || return 0
+	assertEquals 12 "$(count told '.ev == "completion" and .status == "RETRY_EXC_ERR"')"
+	assert_in "$(out_of plain)" '^0 more descriptors, 0 more mappings$'
+	assertEquals "$(err_of told)" "$(out_of plain)" "$(out_of told)"
+}
+
+# Whatever the recorder asks the system for is refused once: the program does not notice,
+# and what there is of a recording can be read.
+test_refusals() {
+	local file
+	in_lab '
+		run plain "$B/verbs_probe"
+		export KEPT=/dev/null KEPT_WHOSE=libqptrace KEPT_FAIL KEPT_FAILED=$T/told.failed
+		for ((KEPT_FAIL = 1; KEPT_FAIL < 200; KEPT_FAIL++)); do
+			rm -f "$KEPT_FAILED"
+			LD_PRELOAD=$KEPT_FOLDER/kept.so run told labs/qptrace -o "$T/$KEPT_FAIL.json" -- "$B/verbs_probe"
+			[[ -s $KEPT_FAILED ]] || break
+			cmp -s "$T/plain.out" "$T/told.out" && same=same || same=other
+			echo "$KEPT_FAIL $(<"$KEPT_FAILED") $(<"$T/told.rc") $same $(grep -vc "^qptrace:" "$T/told.err")"
+		done
+	' || return 0
+	assertEquals "$(err_of plain)" '0 0' "$(rc_of plain) $(rc_of told)"
+	assertTrue "$(wc -l <"$T/lab.out") refusals" "(($(wc -l <"$T/lab.out") >= 30))"
+	assertEquals 'seen by the program' '' "$(grep -v ' 0 same 0$' "$T/lab.out")"
+	for file in "$T"/*.json*; do
+		[[ ! -s $file ]] || accepted "${file##*/}" "$file"
+	done
+}
+
 . shunit2

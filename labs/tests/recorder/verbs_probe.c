@@ -3,10 +3,17 @@
  * verbs_probe.c —— 别的程序都不做的调用，每样一次，各有各的数：SRQ 的 limit 与它的事件、
  * 扩展接口的每个 opcode、memory window、溢出的 CQ、设备上没有的调用
  *
+ *	verbs_probe            全部
+ *	verbs_probe peers      只是十二个没有对端的 QP，数自己打开的与映射的
+ *	verbs_probe port       只等 port 的两个事件
+ *	verbs_probe no_ah      一个没有 AH 的 datagram：librxe 在里面崩溃
+ *	verbs_probe no_cq      一个没有 CQ 的 QP：libibverbs 在里面崩溃
+ *
  * 一个 QP 连着自己，receive 在 SRQ 里。印出每样的结果：有没有记录器在，都该一样。
  */
 #include "rdma_common.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -31,7 +38,7 @@ static void must(const void *made, const char *what)
 	exit(1);
 }
 
-static void connect_to_itself(struct ibv_qp *qp)
+static void connect_to(struct ibv_qp *qp, uint32_t qpn)
 {
 	struct rdma_resources of_qp = res;
 
@@ -39,6 +46,7 @@ static void connect_to_itself(struct ibv_qp *qp)
 	if (modify_qp_to_init(&of_qp))
 		exit(1);
 	of_qp.remote = cm_con_data_of(&of_qp);
+	of_qp.remote.qp_num = qpn;
 	if (modify_qp_to_rtr(&of_qp) || modify_qp_to_rts(&of_qp))
 		exit(1);
 }
@@ -72,7 +80,7 @@ static struct ibv_qp *make_qp(struct ibv_cq *cq, struct ibv_srq *of)
 					    IBV_ACCESS_MW_BIND };
 
 	must(qp, "ibv_create_qp_ex");
-	connect_to_itself(qp);
+	connect_to(qp, qp->qp_num);
 	if (ibv_modify_qp(qp, &wide, IBV_QP_ACCESS_FLAGS))
 		must(NULL, "ibv_modify_qp(access)");
 	return qp;
@@ -222,7 +230,7 @@ static void again(void)
 	ibv_post_recv(qp, &recv, &bad_recv);
 	if (ibv_modify_qp(qp, &reset, IBV_QP_STATE))
 		must(NULL, "ibv_modify_qp(RESET)");
-	connect_to_itself(qp);
+	connect_to(qp, qp->qp_num);
 	ibv_post_recv(qp, &recv, &bad_recv);
 	ibv_post_send(qp, &send, &bad);
 	reap("again");
@@ -342,7 +350,95 @@ static void datagram(void)
 	ibv_destroy_qp(qp);
 }
 
-int main(void)
+static int entries(const char *folder)
+{
+	DIR *dir = opendir(folder);
+	int n = 0;
+
+	must(dir, folder);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* 一个又一个找不到对端的 QP：记录器到处去找，每次都要把打开的、映射的还回去。*/
+static void look_for_peers(void)
+{
+	static const struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	int fds = 0, maps = 0;
+
+	for (uint64_t i = 0; i < 12; i++) {
+		struct ibv_qp *qp = make_qp(res.cq, NULL);
+		struct ibv_qp_attr attr = reset;
+
+		if (ibv_modify_qp(qp, &attr, IBV_QP_STATE))
+			must(NULL, "ibv_modify_qp(RESET)");
+		connect_to(qp, 0x123456);
+		wrong_read(qp, i);
+		reap("nobody");
+		ibv_destroy_qp(qp);
+		if (i == 3) {
+			fds = entries("/proc/self/fd");
+			maps = entries("/proc/self/map_files");
+		}
+	}
+	printf("%d more descriptors, %d more mappings\n",
+	       entries("/proc/self/fd") - fds,
+	       entries("/proc/self/map_files") - maps);
+}
+
+static void no_ah(void)
+{
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_UD,
+					 .send_cq = res.cq,
+					 .recv_cq = res.cq,
+					 .cap = { 4, 4, 1, 1, 0 } };
+	struct ibv_qp *qp = ibv_create_qp(res.pd, &init);
+	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 600,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND },
+			   *bad;
+
+	must(qp, "ibv_create_qp(UD)");
+	ibv_post_send(qp, &wr, &bad);
+}
+
+static void no_cq(void)
+{
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC,
+					 .send_cq = res.cq,
+					 .cap = { 4, 4, 1, 1, 0 } };
+
+	ibv_create_qp(res.pd, &init);
+}
+
+static void port_events(void)
+{
+	printf("waiting\n");
+	fflush(stdout);
+	event("first");
+	event("second");
+}
+
+static void only(const char *what)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} parts[] = { { "peers", look_for_peers },
+		      { "port", port_events },
+		      { "no_ah", no_ah },
+		      { "no_cq", no_cq } };
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (!strcmp(what, parts[i].name))
+			parts[i].run();
+}
+
+int main(int argc, char **argv)
 {
 	struct rdma_config config = { .device_name = "rxe0",
 				      .gid_index = GID_INDEX_AUTO,
@@ -372,6 +468,10 @@ int main(void)
 	init.pd = res.pd;
 	srq = ibv_create_srq_ex(res.context, &init);
 	must(srq, "ibv_create_srq_ex");
+	if (argc > 1) {
+		only(argv[1]);
+		return 0;
+	}
 	qp = make_qp(res.cq, srq);
 	for (uint64_t i = 0; i < 5; i++)
 		receive(i);
