@@ -300,8 +300,11 @@ int needle_commit(struct needle_writer *writer)
 
 void needle_writer_close(struct needle_writer *writer)
 {
+	struct stat st;
+
 	/* 没拿到锁、或文件是坏的：那就一个字节也不能截。截不掉，下一个写者会截。*/
-	if (writer->ready)
+	if (writer->ready && !fstat(writer->fd, &st) &&
+	    (uint64_t)st.st_size > writer->committed)
 		(void)!ftruncate(writer->fd, (off_t)writer->committed);
 	if (writer->path && writer->fd >= 0)
 		close(writer->fd);

@@ -482,7 +482,7 @@ test_refusals() {
 		refusals "${words[0]}" "$B/needle" "${words[0]}" -S "$S" "${words[@]:1}"
 		assertEquals "$verb: $(err_of "${words[0]}")" 0 "$(rc_of "${words[0]}")"
 	done >"$T/refusals"
-	assert_refusals 130 'put ftruncate' <"$T/refusals"
+	assert_refusals 130 'put fstat' <"$T/refusals"
 	assertTrue 'the store is as it was' "needle verify"
 }
 
