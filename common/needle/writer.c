@@ -175,33 +175,38 @@ static int check_volume(struct needle_writer *writer)
 	return 0;
 }
 
-/* committed 之后的字节不算数：可能是上一个写者的残尾，也可能是我们自己没写完的。*/
-static int cut_tail(const struct needle_writer *writer, uint64_t *cut)
+/*
+ * committed 之后的字节不算数：可能是上一个写者的残尾，也可能是我们自己没写完的。返回失败了的
+ * 那个调用的名字，errno 是原因；NULL：截掉了。不报告。
+ */
+static const char *cut_tail(const struct needle_writer *writer, uint64_t *cut)
 {
 	struct stat st;
 
 	*cut = 0;
 	if (fstat(writer->fd, &st))
-		return write_failed("fstat", writer->path);
+		return "fstat";
 	if ((uint64_t)st.st_size <= writer->committed)
-		return 0;
+		return NULL;
 	if (ftruncate(writer->fd, (off_t)writer->committed))
-		return write_failed("ftruncate", writer->path);
+		return "ftruncate";
 	*cut = (uint64_t)st.st_size - writer->committed;
-	return 0;
+	return NULL;
 }
 
 static int prepare(struct needle_writer *writer, int64_t deadline)
 {
+	const char *failed;
 	uint64_t cut;
 	int rc = lock(writer->fd, writer->path, deadline);
 
 	if (!rc)
 		rc = check_volume(writer);
-	if (!rc)
-		rc = cut_tail(writer, &cut);
 	if (rc)
 		return rc;
+	failed = cut_tail(writer, &cut);
+	if (failed)
+		return write_failed(failed, writer->path);
 	if (cut)
 		report_warning(NULL,
 			       "%s: the last put was interrupted: cut off its "
@@ -300,12 +305,11 @@ int needle_commit(struct needle_writer *writer)
 
 void needle_writer_close(struct needle_writer *writer)
 {
-	struct stat st;
+	uint64_t cut;
 
 	/* 没拿到锁、或文件是坏的：那就一个字节也不能截。截不掉，下一个写者会截。*/
-	if (writer->ready && !fstat(writer->fd, &st) &&
-	    (uint64_t)st.st_size > writer->committed)
-		(void)!ftruncate(writer->fd, (off_t)writer->committed);
+	if (writer->ready)
+		cut_tail(writer, &cut);
 	if (writer->path && writer->fd >= 0)
 		close(writer->fd);
 	free(writer->path);
