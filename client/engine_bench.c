@@ -251,7 +251,10 @@ static void on_stall(void *owner)
 	struct bench *b = owner;
 
 	if (b->done > b->done_before) {
-		watch_for_stall(b);
+		int rc = watch_for_stall(b);
+
+		if (rc)
+			end(b, rc);
 		return;
 	}
 	report_error("see the engine's own messages",
