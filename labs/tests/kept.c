@@ -412,16 +412,18 @@ int pthread_join(pthread_t thread, void **result)
 	return real(thread, result);
 }
 
-/* 别的请求：落空就是 -1 与这样的 errno。*/
-#define REFUSABLE(type, name, err, params, args) \
-	type name params                         \
-	{                                        \
-		REAL(name);                      \
-		uintptr_t caller = CALLER;       \
-		if (refused(#name, err, caller)) \
-			return (type)-1;         \
-		return real args;                \
+/* 别的请求：落空就是 -1 与这样的 errno；归还的那一次（@may 不成立）不会失败。*/
+#define REFUSABLE_IF(may, type, name, err, params, args)  \
+	type name params                                  \
+	{                                                 \
+		REAL(name);                               \
+		uintptr_t caller = CALLER;                \
+		if ((may) && refused(#name, err, caller)) \
+			return (type)-1;                  \
+		return real args;                         \
 	}
+#define REFUSABLE(type, name, err, params, args) \
+	REFUSABLE_IF(true, type, name, err, params, args)
 
 REFUSABLE(int, socket, EMFILE, (int family, int kind, int protocol),
 	  (family, kind, protocol))
@@ -472,37 +474,14 @@ REFUSABLE(ssize_t, getrandom, ENOSYS,
 REFUSABLE(int, epoll_wait, ENOMEM,
 	  (int fd, struct epoll_event *out, int n, int ms), (fd, out, n, ms))
 
-/* 归还不会失败。*/
-int flock(int fd, int how)
-{
-	REAL(flock);
-	uintptr_t caller = CALLER;
-
-	if (!(how & LOCK_UN) && refused(__func__, ENOLCK, caller))
-		return -1;
-	return real(fd, how);
-}
-
-int epoll_ctl(int fd, int how, int target, struct epoll_event *event)
-{
-	REAL(epoll_ctl);
-	uintptr_t caller = CALLER;
-
-	if (how != EPOLL_CTL_DEL && refused(__func__, ENOSPC, caller))
-		return -1;
-	return real(fd, how, target, event);
-}
-
-/* 丢掉看过的那一次也不会。*/
-ssize_t recv(int fd, void *out, size_t size, int flags)
-{
-	REAL(recv);
-	uintptr_t caller = CALLER;
-
-	if (!(flags & MSG_TRUNC) && refused(__func__, ECONNRESET, caller))
-		return -1;
-	return real(fd, out, size, flags);
-}
+REFUSABLE_IF(!(how & LOCK_UN), int, flock, ENOLCK, (int fd, int how), (fd, how))
+REFUSABLE_IF(how != EPOLL_CTL_DEL, int, epoll_ctl, ENOSPC,
+	     (int fd, int how, int target, struct epoll_event *event),
+	     (fd, how, target, event))
+/* MSG_TRUNC：丢掉看过的。*/
+REFUSABLE_IF(!(flags & MSG_TRUNC), ssize_t, recv, ECONNRESET,
+	     (int fd, void *out, size_t size, int flags),
+	     (fd, out, size, flags))
 
 int open(const char *path, int flags, ...)
 {

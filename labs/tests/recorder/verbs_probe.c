@@ -433,9 +433,14 @@ static void only(const char *what)
 		      { "no_ah", no_ah },
 		      { "no_cq", no_cq } };
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		if (!strcmp(what, parts[i].name))
-			parts[i].run();
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		if (strcmp(what, parts[i].name) != 0)
+			continue;
+		parts[i].run();
+		return;
+	}
+	fprintf(stderr, "verbs_probe: there is no part %s\n", what);
+	exit(2);
 }
 
 int main(int argc, char **argv)
