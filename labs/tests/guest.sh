@@ -344,10 +344,10 @@ starved() {
 	refusal "$1" "$2"
 }
 
-# refusal NAME N: false, if there was none
+# refusal NAME N: false, if there was none. A plugin says itself what it was refused.
 refusal() {
 	[[ -s $T/$1.failed ]] || return
-	echo "$1|$2|$(<"$T/$1.failed")|$(<"$T/$1.rc")|$(grep -c '^error: ' "$T/$1.err")|$(grep -m 1 '^error: ' "$T/$1.err" || :)"
+	echo "$1|$2|$(<"$T/$1.failed")|$(<"$T/$1.rc")|$(grep -c '^error: ' "$T/$1.err")|$(grep '^error: \|^\[ncclNet\]' "$T/$1.err" | paste -sd ' ')"
 }
 
 # refusals NAME CMD…: each request in turn, until there is none left
@@ -356,24 +356,32 @@ refusals() {
 	for ((n = 1; n < 200; n++)); do starved "$1" "$n" "${@:2}" || return 0; done
 }
 
+# refusals_of_server NAME: each request of the server that host() starts as NAME in turn,
+# while visit() lets it serve a client, and end
+refusals_of_server() {
+	local n
+	for ((n = 1; n < 200; n++)); do
+		rm -f "$T/$1.failed"
+		KEPT_FAIL=$n KEPT_FAILED=$T/$1.failed host "$1"
+		ended "${pids[$1]}" || visit "$1"
+		reap "$1"
+		refusal "$1" "$n" || return 0
+	done
+}
+
 # refusals_of_both CLIENT…: each request of that client, then each of the "server" that
 # host() starts; $T/ends has how both ended when it was the client's
 refusals_of_both() {
-	local n
+	local n client=("$@")
 	for ((n = 1; n < 200; n++)); do
-		host
+		host server
 		starved client "$n" "$@" || break
 		reap server
 		echo "$n $(<"$T/client.rc") $(<"$T/server.rc")" >>"$T/ends"
 	done
 	reap server
-	for ((n = 1; n < 200; n++)); do
-		rm -f "$T/server.failed"
-		KEPT_FAIL=$n KEPT_FAILED=$T/server.failed host
-		ended "${pids[server]}" || run client "$@"
-		reap server
-		refusal server "$n" || break
-	done
+	visit() { run client "${client[@]}"; }
+	refusals_of_server server
 }
 
 # pair NAME [SERVER ARGS…] : [CLIENT ARGS…]

@@ -80,7 +80,7 @@ refusals_of_client() { # NAME CHANNELS OPTION…
 	done
 	reap server
 	assertEquals "$(err_of "$1")$(err_of server)" '0 0' "$(rc_of "$1") $(rc_of server)"
-	assert_refusals 36 "$1 connect" <"$T/refusals"
+	assert_refusals 30 "$1 connect" <"$T/refusals"
 	rm "$T/refusals"
 }
 
