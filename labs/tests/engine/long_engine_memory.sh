@@ -222,20 +222,17 @@ test_a_thousand_clients() {
 test_refusals_of_the_engine() {
 	on_engine '
 		node node
-		export KEPT_FAIL KEPT_FAILED=$T/engine.failed
-		for ((KEPT_FAIL = 1; KEPT_FAIL < 200; KEPT_FAIL++)); do
-			rm -f "$KEPT_FAILED"
-			start_engine engine
-			await connected_or_ended engine "$pid"
-			if [[ -S $sock ]]; then
-				KEPT_FAIL=0 peer asks id=00000000-0000-0000-0000-000000000001 map=1 answer \
-					start=9,1,7 answer map=2 answer complete=2,1,13 answer \
-					length=20000 fill=20000 answer
-				kill "${pids[engine]}"
-			fi
-			reap engine
-			refusal engine "$KEPT_FAIL" || break
-		done >"$T/refusals"
+		host() {
+			start_engine "$1"
+			await connected_or_ended "$1" "$pid"
+		}
+		visit() {
+			peer asks id=00000000-0000-0000-0000-000000000001 map=1 answer \
+				start=9,1,7 answer map=2 answer complete=2,1,13 answer \
+				length=20000 fill=20000 answer
+			kill "${pids[$1]}"
+		}
+		refusals_of_server engine >"$T/refusals"
 		stop node
 	' || return 0
 	assert_done asks

@@ -274,19 +274,13 @@ test_refusals() {
 		ring other -q
 		refusals ring_client "$B/ring_client" -q -n 3 10.99.0.1 rxe1
 		end other
-		guest=ring_client
-		export KEPT_FAIL KEPT_FAILED
-		for server in ring memory; do
-			KEPT_FAILED=$T/$server.failed
-			for ((KEPT_FAIL = 1; KEPT_FAIL < 200; KEPT_FAIL++)); do
-				rm -f "$KEPT_FAILED"
-				serve "$server" "$B/${server}_server" -q rxe0
-				ended "${pids[$server]}" || KEPT_FAIL=0 client run guest "$guest" -n 3
-				end "$server" 2>/dev/null
-				refusal "$server" "$KEPT_FAIL" || break
-			done
-			guest=lock_client
-		done
+		host() { serve "$1" "$B/$1_server" -q rxe0; }
+		visit() {
+			client run guest "$guest" -n 3
+			kill "${pids[$1]}"
+		}
+		guest=ring_client refusals_of_server ring
+		guest=lock_client refusals_of_server memory
 	' || return 0
 	assert_done kv_client lock_client memory_bench ring_client ring memory guest
 	assertEquals "$(err_of other)" 0 "$(rc_of other)"

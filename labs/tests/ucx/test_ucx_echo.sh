@@ -453,9 +453,9 @@ await_echoes() {
 # Whatever a program asks the system for is refused once: an error, and who comes to that
 # server then is served or sent away, but it ends when it is told.
 test_refusals() {
-	local program
+	local program asked=(-q -t 3 -i 3)
 	for program in ucx_echo sock_echo; do
-		refusals_of_server "$program" "$program" -q -t 3 -i 3
+		refusals_of_server "$program"
 		assertEquals "$program: $(err_of "$program")" 0 "$(rc_of "$program")"
 	done >"$T/servers"
 	assert_refusals 20 'sock_echo (socket|getpeername|recv)' 'ucx_echo|sock_echo' <"$T/servers"
@@ -467,21 +467,17 @@ test_refusals() {
 	done >"$T/clients"
 	assert_refusals 12 'sock_echo (connect|recv)' <"$T/clients"
 	# What a ping-pong asks for: that client is over then, and nothing more is said.
-	refusals_of_server pingpong ucx_echo -b -q -n 3 -t 3 -i 3 >"$T/pingpong"
+	program=ucx_echo asked+=(-b -n 3)
+	refusals_of_server pingpong >"$T/pingpong"
 	assertEquals "$(<"$T/pingpong")" 1 "$(grep -c '|1|error: .*no memory for a ping-pong$' "$T/pingpong")"
 }
 
-# refusals_of_server NAME PROGRAM GUEST-ARGS…
-refusals_of_server() {
-	local n
-	for ((n = 1; n < 200; n++)); do
-		rm -f "$T/$1.failed"
-		KEPT_FAIL=$n KEPT_FAILED=$T/$1.failed serve "$2" "$1" -t 3
-		ended "${pids[$1]}" || ask "$2" guest "${@:3}"
-		stop "$1" 2>/dev/null
-		refusal "$1" "$n" || return 0
-		[[ $(rc_of guest) != 1?? ]] || fail "$1, request $n: $(err_of guest)"
-	done
+# What each of them is asked in the meantime
+host() { serve "$program" "$1" -t 3; }
+visit() {
+	ask "$program" guest "${asked[@]}"
+	[[ $(rc_of guest) != 1?? ]] || fail "the guest of $1: $(err_of guest)"
+	kill "${pids[$1]}"
 }
 
 # Who waits sleeps; and a client that goes lets UCX work until the other side has left.
