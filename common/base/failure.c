@@ -27,6 +27,8 @@ int call_failed_for(int err, const char *cause, const char *next,
 		next = "raise the limit of open files: ulimit -n";
 	if (err == ENOTDIR && !next)
 		next = "give a folder where this names a file";
+	if (err == EISDIR && !next)
+		next = "give a file where this names a folder";
 	name = strerrorname_np(err);
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);

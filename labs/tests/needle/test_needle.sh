@@ -275,6 +275,7 @@ test_interrupted_puts_leave_nothing() {
 	(ulimit -f 8 && here limit "$B/needle" put -S "$S" 7 3 1 -f /usr/bin/env)
 	assert_error limit 1 'pwrite\(.*volume-7.needles\) failed: E[A-Z]+ .*: File too large'
 	fails folder 'read\(/usr\) failed: EISDIR .*: Is a directory' put 7 3 1 -f /usr
+	assert_in "$(err_of folder)" '^ next: give a file where this names a folder$'
 	fails nofile 'open\(/no/such/file\) failed: E[A-Z]+ .*: No such file' put 7 3 1 -f /no/such/file
 	assertEquals "$before" "$(cksum "$S/volume-7.needles")"
 }
