@@ -84,4 +84,15 @@ test_usage() {
 	assert_in "$(<"$T/err")" "^lab: $T/none/wire cannot be written"
 }
 
+test_what_is_no_capture_file() {
+	local file
+	for file in Makefile "$W/none" /dev/null labs; do
+		labs/tools/packets "$file" >"$T/out" 2>"$T/err"
+		assertEquals "$file" 1 $?
+		assertEquals "$file" '' "$(<"$T/out")"
+		assertEquals "packets: $file cannot be read, or is no capture file
+packets: next: make one with labs/lab capture -w FILE COMMAND" "$(<"$T/err")"
+	done
+}
+
 . shunit2
