@@ -8,6 +8,7 @@
  *	KEPT_FAIL=N        它们向系统要东西（内存、描述符、线程、一次读写），第 N 次落空；
  *	                   同一处调用只数前三次，因为循环里有几次由时间定
  *	KEPT_WHOSE=NAME    落空的不是它们，而是路径里有 NAME 的
+ *	KEPT_POLL=1        poll 也会落空
  *	KEPT_FAILED=FILE   落空过，这里就有一行："socket|Too many open files"
  *
  * 看 malloc、mmap、线程、描述符与 dlopen 的库。与 LeakSanitizer 不同，它不问“还有没有指针指着”：main 返回
@@ -19,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -474,6 +476,8 @@ REFUSABLE(ssize_t, getrandom, ENOSYS,
 REFUSABLE(int, epoll_wait, ENOMEM,
 	  (int fd, struct epoll_event *out, int n, int ms), (fd, out, n, ms))
 
+REFUSABLE_IF(getenv("KEPT_POLL"), int, poll, ENOMEM,
+	     (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
 REFUSABLE_IF(!(how & LOCK_UN), int, flock, ENOLCK, (int fd, int how), (fd, how))
 REFUSABLE_IF(how != EPOLL_CTL_DEL, int, epoll_ctl, ENOSPC,
 	     (int fd, int how, int target, struct epoll_event *event),

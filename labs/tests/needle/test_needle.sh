@@ -480,7 +480,7 @@ test_refusals() {
 	printf 'hello' | needle put 99 1 1 >"$T/made"
 	for verb in list 'list -j' verify 'get 99 1' 'put 98 1 1 --file labs/tests/lib.sh'; do
 		read -ra words <<<"$verb"
-		refusals "${words[0]}" "$B/needle" "${words[0]}" -S "$S" "${words[@]:1}"
+		KEPT_POLL=1 refusals "${words[0]}" "$B/needle" "${words[0]}" -S "$S" "${words[@]:1}"
 		assertEquals "$verb: $(err_of "${words[0]}")" 0 "$(rc_of "${words[0]}")"
 	done >"$T/refusals"
 	assert_refusals 130 'put fstat' <"$T/refusals"

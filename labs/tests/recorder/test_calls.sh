@@ -172,12 +172,13 @@ test_refusals() {
 	local file
 	in_lab '
 		run plain "$B/verbs_probe"
-		export KEPT=/dev/null KEPT_WHOSE=libqptrace KEPT_FAIL KEPT_FAILED=$T/told.failed
+		export KEPT=$T/descriptors KEPT_WHOSE=libqptrace KEPT_FAIL KEPT_FAILED=$T/told.failed
 		for ((KEPT_FAIL = 1; KEPT_FAIL < 200; KEPT_FAIL++)); do
-			rm -f "$KEPT_FAILED"
+			rm -f "$KEPT_FAILED" "$KEPT"
 			LD_PRELOAD=$KEPT_FOLDER/kept.so run told labs/qptrace -o "$T/$KEPT_FAIL.json" -- "$B/verbs_probe"
 			[[ -s $KEPT_FAILED ]] || break
 			cmp -s "$T/plain.out" "$T/told.out" && same=same || same=other
+			! grep -q "not recording" "$T/told.err" || ! grep -qs "[.]json" "$KEPT" || same="same, and keeps the file"
 			echo "$KEPT_FAIL $(<"$KEPT_FAILED") $(<"$T/told.rc") $same $(grep -vc "^qptrace:" "$T/told.err")"
 		done
 	' || return 0
