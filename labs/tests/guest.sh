@@ -356,31 +356,31 @@ refusals() {
 	for ((n = 1; n < 200; n++)); do starved "$1" "$n" "${@:2}" || return 0; done
 }
 
-# refusals_of_server NAME: each request of the server that host() starts as NAME in turn,
-# while visit() lets it serve a client, and end
+# refusals_of_server NAME: each request of the server that start_host() starts as NAME in turn,
+# while meet_host() lets it serve a client, and end
 refusals_of_server() {
 	local n
 	for ((n = 1; n < 200; n++)); do
 		rm -f "$T/$1.failed"
-		KEPT_FAIL=$n KEPT_FAILED=$T/$1.failed host "$1"
-		ended "${pids[$1]}" || visit "$1"
+		KEPT_FAIL=$n KEPT_FAILED=$T/$1.failed start_host "$1"
+		ended "${pids[$1]}" || meet_host "$1"
 		reap "$1"
 		refusal "$1" "$n" || return 0
 	done
 }
 
 # refusals_of_both CLIENT…: each request of that client, then each of the "server" that
-# host() starts; $T/ends has how both ended when it was the client's
+# start_host() starts; $T/ends has how both ended when it was the client's
 refusals_of_both() {
 	local n client=("$@")
 	for ((n = 1; n < 200; n++)); do
-		host server
+		start_host server
 		starved client "$n" "$@" || break
 		reap server
 		echo "$n $(<"$T/client.rc") $(<"$T/server.rc")" >>"$T/ends"
 	done
 	reap server
-	visit() { run client "${client[@]}"; }
+	meet_host() { run client "${client[@]}"; }
 	refusals_of_server server
 }
 

@@ -222,11 +222,11 @@ test_a_thousand_clients() {
 test_refusals_of_the_engine() {
 	on_engine '
 		node node
-		host() {
+		start_host() {
 			start_engine "$1"
 			await connected_or_ended "$1" "$pid"
 		}
-		visit() {
+		meet_host() {
 			peer asks id=00000000-0000-0000-0000-000000000001 map=1 answer \
 				start=9,1,7 answer map=2 answer complete=2,1,13 answer \
 				length=20000 fill=20000 answer

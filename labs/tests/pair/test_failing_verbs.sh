@@ -333,7 +333,7 @@ test_accept_fails() {
 # the other.
 test_refusals() {
 	in_lab '
-		host() { server "$1" -q -e -t 2 rxe0; }
+		start_host() { server "$1" -q -e -t 2 rxe0; }
 		refusals_of_both "$B/rdma_client" -q -e -t 2 127.0.0.1 rxe1
 	' || return 0
 	assertEquals "$(err_of client)$(err_of server)" '0 0' "$(rc_of client) $(rc_of server)"

@@ -274,8 +274,8 @@ test_refusals() {
 		ring other -q
 		refusals ring_client "$B/ring_client" -q -n 3 10.99.0.1 rxe1
 		end other
-		host() { serve "$1" "$B/$1_server" -q rxe0; }
-		visit() {
+		start_host() { serve "$1" "$B/$1_server" -q rxe0; }
+		meet_host() {
 			client run guest "$guest" -n 3
 			kill "${pids[$1]}"
 		}

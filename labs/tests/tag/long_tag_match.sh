@@ -60,7 +60,7 @@ test_with_valgrind() {
 test_refusals() {
 	in_lab '
 		eval "$LATENCY"
-		host() { latency_server "$1" -q -t 2 rxe0; }
+		start_host() { latency_server "$1" -q -t 2 rxe0; }
 		refusals_of_both "$B/tag_lat" client -q -t 2 -n 3 127.0.0.1 rxe1
 	' || return 0
 	assertEquals "$(err_of client)$(err_of server)" '0 0' "$(rc_of client) $(rc_of server)"

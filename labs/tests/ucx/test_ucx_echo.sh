@@ -473,8 +473,8 @@ test_refusals() {
 }
 
 # What each of them is asked in the meantime
-host() { serve "$program" "$1" -t 3; }
-visit() {
+start_host() { serve "$program" "$1" -t 3; }
+meet_host() {
 	ask "$program" guest "${asked[@]}"
 	[[ $(rc_of guest) != 1?? ]] || fail "the guest of $1: $(err_of guest)"
 	kill "${pids[$1]}"
