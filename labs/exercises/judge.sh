@@ -201,7 +201,8 @@ furnish_box() {
 
 start_scenes() {
 	local lab=("$root/labs/lab" run --fresh --tree "$box" --timeout 100)
-	furnish_box
+	attempts=$((attempts + 1))
+	rm -f "$box.news"
 	mkfifo "$box.news"
 	(cd "$box" && exec env LAB_IDLE_MINUTES=5 "${lab[@]}" -- bash "$box/scene.sh" "$box" \
 		>"$box.news" 2>"$box.lab" </dev/null) &
@@ -210,7 +211,19 @@ start_scenes() {
 	ended=' ' stopped=''
 }
 
-# scene NAME: wait until it was played; sets $E. If it was not, the test has failed.
+# vm_failed: it ended before any scene did, and not because their time was over: no
+# fault of the file's
+vm_failed() {
+	local rc=0
+	[[ $lab_pid && $ended == ' ' ]] || return
+	kill "$lab_pid" 2>/dev/null
+	wait "$lab_pid" || rc=$?
+	lab_pid=''
+	((rc != 124))
+}
+
+# scene NAME: wait until it was played; sets $E. If it was not, the test has failed; but
+# if the VM failed, twice, it says nothing of the file, and sets $unjudged.
 scene() {
 	local line
 	E=$box/seen/$1
@@ -218,6 +231,10 @@ scene() {
 	while [[ $ended != *" $1 "* ]]; do
 		# The lab ends them after 100 s, and may have to make a VM before.
 		if ! read -rt 600 -u "$news" line; then
+			if vm_failed; then
+				((attempts > 1)) || { start_scenes && continue; }
+				unjudged=$(tail -n 1 "$box.lab")
+			fi
 			differs "$(say 'this scene was not played to its end' '这一幕没有演完')" \
 				"$(say 'programs that end' '程序会结束')"
 			because "$(say "the VM ended early: $(tail -n 1 "$box.lab")" "VM 提前结束：$(tail -n 1 "$box.lab")")"
@@ -532,6 +549,7 @@ run_tests() {
 	: >"$results"
 	for test; do
 		run_test "$test"
+		[[ ! $unjudged ]] || return 77
 		echo "$line" >>"$results"
 		# Of what does not build there is no more to be said.
 		[[ ! $built && $test != test_builds ]] || "${show[@]}" "$line"
@@ -540,13 +558,18 @@ run_tests() {
 
 judge() {
 	local built='' news='' ended=' ' stopped='' source show
-	folder=$1 file=$2 results=$3 show=("${@:4}") lab_pid='' box=''
+	folder=$1 file=$2 results=$3 show=("${@:4}") lab_pid='' box='' attempts=0 unjudged=''
 	source=$(exercise_source "$folder")
 	load_exercise
 	new_box || return 1
-	[[ ! $built ]] || { need_vm && start_scenes; } || return
+	[[ ! $built ]] || { need_vm && furnish_box && start_scenes; } || return
 	# shellcheck disable=SC2046 # names
-	run_tests test_builds $(tests_of "$folder")
+	run_tests test_builds $(tests_of "$folder") || {
+		rm -f "$results"
+		say "not judged, the VM failed twice: $unjudged; next: labs/lab doctor" \
+			"没有评分，VM 失败了两次：$unjudged；下一步：labs/lab doctor" >&2
+		return 77
+	}
 }
 
 # judge_many FOLDER DIR NAME:TEST…: for whoever trusts the files DIR/NAME/STAGE: each is
@@ -555,7 +578,7 @@ judge() {
 judge_many() {
 	local case test built='' news='' ended=' ' stopped='' source show=(:) dir=$2 all boxes=() tests
 	local -A box_of=()
-	folder=$1 lab_pid=''
+	folder=$1 lab_pid='' unjudged=''
 	source=$(exercise_source "$folder")
 	load_exercise
 	all=$(mktemp -d "$root/build/exercise/many.XXXXXX") && chmod 755 "$all" || return

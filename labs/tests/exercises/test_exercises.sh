@@ -90,6 +90,45 @@ test_help_that_is_named_exists() {
 	done
 }
 
+# failing_vm N CMD…: QEMU ends at once, N times
+failing_vm() {
+	local real
+	real=$(type -P qemu-system-x86_64)
+	echo "$1" >"$T/failures"
+	mkdir -p "$T/bin"
+	cat >"$T/bin/qemu-system-x86_64" <<-END
+		#!/bin/sh
+		[ "\$1" = --version ] && exec $real --version
+		left=\$(cat $T/failures)
+		[ "\$left" = 0 ] && exec $real "\$@"
+		echo \$((left - 1)) >$T/failures
+		echo out of luck >&2
+		exit 1
+	END
+	chmod 755 "$T/bin/qemu-system-x86_64"
+	LAB_AGAIN=1 PATH=$T/bin:$PATH "${@:2}"
+}
+
+# A VM that fails is no fault of the learner's: tried once more, and never points lost.
+test_a_vm_that_fails_costs_no_points() {
+	local folder=$ROOT/labs/exercises/01-device-open
+	mkdir -p "$T/mine/01-device-open" "$T/none"
+	cp common/device.c "$T/mine/01-device-open/"
+	(set +eu && need_programs && need_vm) || fail 'no VM'
+	failing_vm 1 exercise check 1
+	assertEquals "$out" 0 "$rc"
+	assertTrue 'its points' "[ -s $T/mine/01-device-open/.results ]"
+	failing_vm 2 exercise check 1
+	assertEquals "$out" 77 "$rc"
+	assert_in "$out" 'not judged, the VM failed twice: .*; next: '
+	assertFalse 'points of before' "[ -e $T/mine/01-device-open/.results ]"
+	failing_vm 2 exercise grade --csv "$T/marks.csv" 1 "$T/none" "$T/mine/01-device-open"
+	assertEquals "$out" 77 "$rc"
+	assert_in "$out" '^01-device-open  *-  *not judged'
+	assert_in "$out" '1 of 2 not judged'
+	assertEquals 'in the marks' none "$(sed 1d "$T/marks.csv" | cut -d, -f1 | tr -d '"' | xargs basename -a)"
+}
+
 # A grader is tried with many mistakes, and not only with those that its makers thought of.
 test_mistakes_are_many_and_some_were_seen() {
 	local file here all=0 seen
