@@ -202,7 +202,8 @@ furnish_box() {
 start_scenes() {
 	local lab=("$root/labs/lab" run --fresh --tree "$box" --timeout 100)
 	attempts=$((attempts + 1))
-	rm -f "$box.news"
+	[[ ! $news ]] || exec {news}<&-
+	rm -rf "$box.news" "${box:?}"/seen/*
 	mkfifo "$box.news"
 	(cd "$box" && exec env LAB_IDLE_MINUTES=5 "${lab[@]}" -- bash "$box/scene.sh" "$box" \
 		>"$box.news" 2>"$box.lab" </dev/null) &
@@ -211,19 +212,19 @@ start_scenes() {
 	ended=' ' stopped=''
 }
 
-# vm_failed: it ended before any scene did, and not because their time was over: no
-# fault of the file's
+# vm_failed: it ended, and neither because all was played nor because the time was over
 vm_failed() {
 	local rc=0
-	[[ $lab_pid && $ended == ' ' ]] || return
+	[[ $lab_pid ]] || return
 	kill "$lab_pid" 2>/dev/null
 	wait "$lab_pid" || rc=$?
 	lab_pid=''
-	((rc != 124))
+	((rc && rc != 124))
 }
 
-# scene NAME: wait until it was played; sets $E. If it was not, the test has failed; but
-# if the VM failed, twice, it says nothing of the file, and sets $unjudged.
+# scene NAME: wait until it was played; sets $E. If it was not, the test has failed. After a
+# failure of the VM all is played once more; if not even one scene was then, that says
+# nothing of the file, and sets $unjudged.
 scene() {
 	local line
 	E=$box/seen/$1
@@ -233,7 +234,11 @@ scene() {
 		if ! read -rt 600 -u "$news" line; then
 			if vm_failed; then
 				((attempts > 1)) || { start_scenes && continue; }
-				unjudged=$(tail -n 1 "$box.lab")
+				if [[ $ended == ' ' ]]; then
+					unjudged=$(tail -n 1 "$box.lab")
+					unjudged=${unjudged:-nothing was said}
+					return 1
+				fi
 			fi
 			differs "$(say 'this scene was not played to its end' '这一幕没有演完')" \
 				"$(say 'programs that end' '程序会结束')"

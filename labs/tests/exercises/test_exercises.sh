@@ -90,22 +90,31 @@ test_help_that_is_named_exists() {
 	done
 }
 
-# failing_vm N CMD…: QEMU ends at once, N times
+# failing_vm N CMD…: QEMU ends at once, N times; with MIDDLE=1 in its second scene
 failing_vm() {
-	local real
-	real=$(type -P qemu-system-x86_64)
+	local real name
+	name=qemu-system-$(uname -m)
+	real=$(type -P "$name")
 	echo "$1" >"$T/failures"
 	mkdir -p "$T/bin"
-	cat >"$T/bin/qemu-system-x86_64" <<-END
+	cat >"$T/bin/$name" <<-END
 		#!/bin/sh
 		[ "\$1" = --version ] && exec $real --version
 		left=\$(cat $T/failures)
 		[ "\$left" = 0 ] && exec $real "\$@"
 		echo \$((left - 1)) >$T/failures
+		if [ "\$MIDDLE" ]; then
+			for box; do
+				case \$box in local,id=work,path=*) box=\${box##*path=} && break ;; esac
+			done
+			$real "\$@" &
+			until [ "\$(ls "\${box%%,*}/seen" | wc -l)" -gt 1 ]; do sleep 0.1; done
+			kill -KILL \$!
+		fi
 		echo out of luck >&2
 		exit 1
 	END
-	chmod 755 "$T/bin/qemu-system-x86_64"
+	chmod 755 "$T/bin/$name"
 	LAB_AGAIN=1 PATH=$T/bin:$PATH "${@:2}"
 }
 
@@ -118,6 +127,8 @@ test_a_vm_that_fails_costs_no_points() {
 	failing_vm 1 exercise check 1
 	assertEquals "$out" 0 "$rc"
 	assertTrue 'its points' "[ -s $T/mine/01-device-open/.results ]"
+	MIDDLE=1 failing_vm 1 exercise check 1
+	assertEquals "$out" '0 0' "$rc $(<"$T/failures")"
 	failing_vm 2 exercise check 1
 	assertEquals "$out" 77 "$rc"
 	assert_in "$out" 'not judged, the VM failed twice: .*; next: '
