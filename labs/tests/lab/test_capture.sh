@@ -17,21 +17,26 @@ oneTimeSetUp() {
 
 oneTimeTearDown() { rm -rf "$W"; }
 
-# what N: the N-th packet, without number and time
-what() { awk -v n="$1" '$1 == n && /RC/ { $1 = $2 = ""; print }' "$W/hello"; }
+# number TEXT: which packet that is, without number and time
+number() { awk -v text="$1" '/RC/ { n = $1; $1 = $2 = ""; if ($0 == text) print n }' "$W/hello"; }
 
+# rxe tells the program that a message is there before it sends the ACK: the answer may
+# overtake that.
 test_four_packets_of_hello() {
-	local server client to_server to_client
+	local server client to_server to_client hello its_ack answer last
 	assertEquals "$(<"$W/err")" 0 "$rc"
 	server=$(jq -r .local.psn "$W/server")
 	client=$(jq -r .local.psn "$W/client")
 	to_server=$(printf '0x%06x 0x%06x' "$(jq .local.qpn "$W/server")" "$client")
 	to_client=$(printf '0x%06x 0x%06x' "$(jq .local.qpn "$W/client")" "$server")
-	assertEquals "  10.99.0.2 > 10.99.0.1 $to_server RC SEND_ONLY, 24 bytes, wants an ACK" "$(what 1)"
-	assertEquals "  10.99.0.1 > 10.99.0.2 ${to_client% *} ${to_server#* } RC ACK" "$(what 2)"
-	assertEquals "  10.99.0.1 > 10.99.0.2 $to_client RC SEND_ONLY, 24 bytes, wants an ACK" "$(what 3)"
-	assertEquals "  10.99.0.2 > 10.99.0.1 ${to_server% *} ${to_client#* } RC ACK" "$(what 4)"
-	assertNull "$(what 5)"
+	hello=$(number "  10.99.0.2 > 10.99.0.1 $to_server RC SEND_ONLY, 24 bytes, wants an ACK")
+	its_ack=$(number "  10.99.0.1 > 10.99.0.2 ${to_client% *} ${to_server#* } RC ACK")
+	answer=$(number "  10.99.0.1 > 10.99.0.2 $to_client RC SEND_ONLY, 24 bytes, wants an ACK")
+	last=$(number "  10.99.0.2 > 10.99.0.1 ${to_server% *} ${to_client#* } RC ACK")
+	assertEquals "$(<"$W/hello")" '1 2 3 4' "$(printf '%s\n' "$hello" "$its_ack" "$answer" "$last" | sort | xargs)"
+	assertEquals 'what comes first' 1 "$hello"
+	assertTrue "the answer is packet $answer, its ACK packet $last" "((answer < last))"
+	assertEquals 'all that is RC' 4 "$(grep -c ' RC ' "$W/hello")"
 }
 
 test_one_frame_byte_by_byte() {
