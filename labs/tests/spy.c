@@ -218,6 +218,8 @@ static int spy_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 		     wc[i].opcode, wc[i].byte_len);
 		if (lies("wr_id"))
 			wc[i].wr_id = 7;
+		if (lies("old"))
+			wc[i].wr_id ^= 0x80000000; /* 同类、同一格的另一个 */
 		if (lies("opcode"))
 			wc[i].opcode = wc[i].opcode == IBV_WC_RDMA_READ
 					       ? IBV_WC_SEND
@@ -617,11 +619,12 @@ __attribute__((constructor)) static void check_what_is_asked(void)
 
 	check_words("SPY_FAIL", calls);
 	check_words("SPY_STOP", calls);
-	check_words("SPY_LIE",
-		    " no_device gid_v1 gid_order wr_id opcode status short "
-		    "eintr again alarm small_port lost ready broken twice "
-		    "early late "
-		    "between no_nul rkey stuck patient ");
+	check_words(
+		"SPY_LIE",
+		" no_device gid_v1 gid_order wr_id old opcode status "
+		"short eintr again alarm small_port lost ready broken twice "
+		"early late "
+		"between no_nul rkey stuck patient ");
 }
 
 static void on_alarm(int sig)

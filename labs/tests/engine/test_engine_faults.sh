@@ -240,7 +240,7 @@ test_a_long_read_keeps_nobody_waiting() {
 	on_engine '
 		export S=$T/store
 		node node
-		engine_that_stops 100 2000 -- -m 50 --chunk 4096 --depth 2
+		SPY_LIE=ready engine_that_stops 100 2000 -- -m 50 --chunk 4096 --depth 2
 		how=start peer long start=5,1,1 answer
 		await halted engine
 		how=start peer other ping say=asked answer
@@ -266,7 +266,8 @@ test_client_killed_in_the_middle() {
 	on_engine '
 		export S=$T/store
 		node node
-		engine_that_stops 100 2100 4100 -- -m 50 --chunk 4096 --depth 2
+		# What is freed too early is not as it was.
+		MALLOC_PERTURB_=165 engine_that_stops 100 2100 4100 -- -m 50 --chunk 4096 --depth 2
 		client first read 9 1 7
 		held engine >"$T/held.before"
 		for i in 1 2 3; do
@@ -282,7 +283,7 @@ test_client_killed_in_the_middle() {
 			((i < 3)) || { await all_back; held engine >"$T/held.after"; }
 			# Others have room for a large read only when that memory is back.
 			client "beside$i" read 9 1 7
-			await has_sessions 0
+			await has_sessions 0 || break
 		done
 		client again read 5 1 1 -o "$T/out" -O 19000000
 		stop engine node
@@ -534,7 +535,7 @@ test_device_that_lies() {
 			run_load "$lie.load" 2 10
 			stop "$lie"
 		done
-		for lie in wr_id opcode status lost; do
+		for lie in wr_id old opcode status lost; do
 			SPY_LIE=$lie spy_engine "$lie"
 			client "$lie.client" read 9 1 7
 			client "$lie.ping" ping
@@ -550,7 +551,7 @@ test_device_that_lies() {
 	' || return 0
 	assert_done {short,eintr,again}{,.client,.load}
 	local lie call
-	for lie in wr_id opcode status lost; do
+	for lie in wr_id old opcode status lost; do
 		assert_done "$lie.ping"
 		assertEquals "$lie: $(err_of "$lie")" 0 "$(rc_of "$lie")"
 		assert_error "$lie.client" 1 'Network timeout|RDMA operation failed'

@@ -210,6 +210,7 @@ test_unharmed() {
 	assertEquals 'each adds up its own list' '10 10' "$(for n in 32 64; do
 		count t.extended ".ev == \"post_send\" and .len == $n"
 	done | paste -sd' ')"
+	assertEquals 'of both ends' 40 "$(count t.extended '.ev == "completion"')"
 	assert_complete t.extended
 	# shellcheck disable=SC2046 # numbers
 	assertEquals 'more at once than are held back' "$(printf '0x%x ' $(seq 265))" \
