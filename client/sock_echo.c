@@ -363,8 +363,8 @@ static int run(struct server *s, int listen_sock)
 
 	while (!rc && (!s->opt->clients || accepted < s->opt->clients)) {
 		rc = wait_fd(listen_sock, POLLIN, INT64_MAX);
-		if (!rc)
-			rc = serve_one(s, listen_sock);
+		rc = rc ? wait_failed(rc, "%s", "waiting for a client")
+			: serve_one(s, listen_sock);
 		accepted++;
 	}
 	/* 线程都看着停止标志：它们自己会结束，我们等着。*/

@@ -9,6 +9,8 @@
  *	                   同一处调用只数前三次，因为循环里有几次由时间定
  *	KEPT_WHOSE=NAME    落空的不是它们，而是路径里有 NAME 的
  *	KEPT_POLL=1        poll 也会落空
+ *	KEPT_HARMLESS=1    落空的只是“再来一次就好”：等待被信号打断、此刻没有数据、敲门的
+ *	                   人走了。程序该像什么也没发生
  *	KEPT_FAILED=FILE   落空过，这里就有一行："socket|Too many open files"
  *
  * 看 malloc、mmap、线程、描述符与 dlopen 的库。与 LeakSanitizer 不同，它不问“还有没有指针指着”：main 返回
@@ -74,7 +76,7 @@ static struct object objects[MAX_OBJECTS];
 static int object_count, objects_before;
 static struct block blocks[SLOTS];
 static bool open_before[MAX_FDS];
-static bool watching, full;
+static bool watching, full, harmless_only;
 static long asked, fail_at, threads;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -226,14 +228,16 @@ static int times_at(uintptr_t caller)
 	return times;
 }
 
-/* 这一次该落空吗？*/
-static bool refused(const char *call, int err, uintptr_t caller)
+/* 这一次该落空吗？@harmless：再来一次就好的那个 errno，没有则 0。*/
+static bool fails(const char *call, int err, int harmless, uintptr_t caller)
 {
 	const char *whose = fail_at ? getenv("KEPT_WHOSE") : NULL, *file;
 	const struct object *o = fail_at ? caller_at(caller) : NULL;
 	FILE *out;
 
-	if (!o || (whose ? !strstr(o->name, whose) : !o->ours) ||
+	if (harmless_only)
+		err = harmless;
+	if (!err || !o || (whose ? !strstr(o->name, whose) : !o->ours) ||
 	    times_at(caller) > 3 ||
 	    __atomic_add_fetch(&asked, 1, __ATOMIC_RELAXED) != fail_at)
 		return false;
@@ -245,6 +249,11 @@ static bool refused(const char *call, int err, uintptr_t caller)
 	}
 	errno = err;
 	return true;
+}
+
+static bool refused(const char *call, int err, uintptr_t caller)
+{
+	return fails(call, err, 0, caller);
 }
 
 #define CALLER ((uintptr_t)__builtin_return_address(0))
@@ -415,17 +424,18 @@ int pthread_join(pthread_t thread, void **result)
 }
 
 /* 别的请求：落空就是 -1 与这样的 errno；归还的那一次（@may 不成立）不会失败。*/
-#define REFUSABLE_IF(may, type, name, err, params, args)  \
-	type name params                                  \
-	{                                                 \
-		REAL(name);                               \
-		uintptr_t caller = CALLER;                \
-		if ((may) && refused(#name, err, caller)) \
-			return (type)-1;                  \
-		return real args;                         \
+#define REFUSABLE_IF(may, type, name, err, harmless, params, args) \
+	type name params                                           \
+	{                                                          \
+		REAL(name);                                        \
+		uintptr_t caller = CALLER;                         \
+		if ((may) && fails(#name, err, harmless, caller))  \
+			return (type)-1;                           \
+		return real args;                                  \
 	}
 #define REFUSABLE(type, name, err, params, args) \
-	REFUSABLE_IF(true, type, name, err, params, args)
+	REFUSABLE_IF(true, type, name, err, 0, params, args)
+#define NOT_NOW (flags & MSG_DONTWAIT ? EAGAIN : 0)
 
 REFUSABLE(int, socket, EMFILE, (int family, int kind, int protocol),
 	  (family, kind, protocol))
@@ -436,9 +446,9 @@ REFUSABLE(int, eventfd, EMFILE, (unsigned int value, int flags), (value, flags))
 REFUSABLE(int, memfd_create, EMFILE, (const char *name, unsigned int flags),
 	  (name, flags))
 REFUSABLE(int, pipe2, EMFILE, (int fds[2], int flags), (fds, flags))
-REFUSABLE(int, accept4, EMFILE,
-	  (int fd, struct sockaddr *from, socklen_t *len, int flags),
-	  (fd, from, len, flags))
+REFUSABLE_IF(true, int, accept4, EMFILE, ECONNABORTED,
+	     (int fd, struct sockaddr *from, socklen_t *len, int flags),
+	     (fd, from, len, flags))
 REFUSABLE(int, bind, EACCES, (int fd, const struct sockaddr *to, socklen_t len),
 	  (fd, to, len))
 REFUSABLE(int, listen, ENOBUFS, (int fd, int n), (fd, n))
@@ -463,27 +473,28 @@ REFUSABLE(ssize_t, write, EIO, (int fd, const void *data, size_t size),
 REFUSABLE(ssize_t, pwrite, EIO,
 	  (int fd, const void *data, size_t size, off_t at),
 	  (fd, data, size, at))
-REFUSABLE(ssize_t, send, ECONNRESET,
-	  (int fd, const void *data, size_t size, int flags),
-	  (fd, data, size, flags))
-REFUSABLE(ssize_t, sendmsg, ECONNRESET,
-	  (int fd, const struct msghdr *message, int flags),
-	  (fd, message, flags))
-REFUSABLE(ssize_t, recvmsg, ECONNRESET,
-	  (int fd, struct msghdr *message, int flags), (fd, message, flags))
+REFUSABLE_IF(true, ssize_t, send, ECONNRESET, NOT_NOW,
+	     (int fd, const void *data, size_t size, int flags),
+	     (fd, data, size, flags))
+REFUSABLE_IF(true, ssize_t, sendmsg, ECONNRESET, NOT_NOW,
+	     (int fd, const struct msghdr *message, int flags),
+	     (fd, message, flags))
+REFUSABLE_IF(true, ssize_t, recvmsg, ECONNRESET, NOT_NOW,
+	     (int fd, struct msghdr *message, int flags), (fd, message, flags))
 REFUSABLE(ssize_t, getrandom, ENOSYS,
 	  (void *out, size_t size, unsigned int flags), (out, size, flags))
-REFUSABLE(int, epoll_wait, ENOMEM,
-	  (int fd, struct epoll_event *out, int n, int ms), (fd, out, n, ms))
+REFUSABLE_IF(true, int, epoll_wait, ENOMEM, EINTR,
+	     (int fd, struct epoll_event *out, int n, int ms), (fd, out, n, ms))
 
-REFUSABLE_IF(getenv("KEPT_POLL"), int, poll, ENOMEM,
+REFUSABLE_IF(harmless_only || getenv("KEPT_POLL"), int, poll, ENOMEM, EINTR,
 	     (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
-REFUSABLE_IF(!(how & LOCK_UN), int, flock, ENOLCK, (int fd, int how), (fd, how))
-REFUSABLE_IF(how != EPOLL_CTL_DEL, int, epoll_ctl, ENOSPC,
+REFUSABLE_IF(!(how & LOCK_UN), int, flock, ENOLCK, 0, (int fd, int how),
+	     (fd, how))
+REFUSABLE_IF(how != EPOLL_CTL_DEL, int, epoll_ctl, ENOSPC, 0,
 	     (int fd, int how, int target, struct epoll_event *event),
 	     (fd, how, target, event))
 /* MSG_TRUNC：丢掉看过的。*/
-REFUSABLE_IF(!(flags & MSG_TRUNC), ssize_t, recv, ECONNRESET,
+REFUSABLE_IF(!(flags & MSG_TRUNC), ssize_t, recv, ECONNRESET, NOT_NOW,
 	     (int fd, void *out, size_t size, int flags),
 	     (fd, out, size, flags))
 
@@ -584,6 +595,7 @@ __attribute__((constructor)) static void begin(void)
 	if (!getenv("KEPT") || strstr(getenv("LD_PRELOAD"), "vgpreload"))
 		return;
 	fail_at = fail ? atol(fail) : 0;
+	harmless_only = getenv("KEPT_HARMLESS");
 	dl_iterate_phdr(add_object, NULL);
 	objects_before = object_count;
 	absolute("", self);

@@ -69,19 +69,20 @@ test_refusals() {
 	refusals_of_client listens 1 -l # which listens and accepts, too
 }
 refusals_of_client() { # NAME CHANNELS OPTION…
-	local n
-	for ((n = 1; n < 400; n++)); do
-		next_port
-		server_side server -q -t 2 -c "$2"
-		starved "$1" "$n" timeout -k 5 "$TIME_LIMIT" "$B/test_connection" -q -t 2 \
-			-p "$port" -c "$2" "${@:3}" client 127.0.0.1 >>"$T/refusals" || break
-		reap server
-		assertEquals "request $n: $(err_of server)" "$(rc_of "$1")" "$(rc_of server)"
-	done
-	reap server
+	each_request starved_test "$@"
 	assertEquals "$(err_of "$1")$(err_of server)" '0 0' "$(rc_of "$1") $(rc_of server)"
 	assert_refusals 30 "$1 connect" <"$T/refusals"
 	rm "$T/refusals"
+}
+starved_test() { # N NAME CHANNELS OPTION…
+	local rc=0
+	next_port
+	server_side server -q -t 2 -c "$3"
+	starved "$1" "$2" timeout -k 5 "$TIME_LIMIT" "$B/test_connection" -q -t 2 \
+		-p "$port" -c "$3" "${@:4}" client 127.0.0.1 >>"$T/refusals" || rc=$?
+	reap server
+	assertEquals "request $1: $(err_of server)" "$(rc_of "$2")" "$(rc_of server)"
+	return "$rc"
 }
 
 # 64 channels of 1 GiB; where a machine has them, there is nothing to refuse.
