@@ -383,6 +383,7 @@ starved_server() { # N NAME
 refusals_of_both() {
 	local client=("$@")
 	each_request starved_client "$@"
+	# shellcheck disable=SC2317 # of starved_server
 	meet_host() { run client "${client[@]}"; }
 	refusals_of_server server
 }

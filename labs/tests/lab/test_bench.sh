@@ -193,6 +193,21 @@ test_against_a_commit_that_is_none() {
 	assertEquals 2 "$rc"
 	assert_in "$(<"$T/out")" "^bench: there is no commit 'no-such-commit'"
 	assert_in "$(<"$T/out")" '^bench: next: '
+	rc=0
+	(cd "$ROOT" && labs/bench --against) >"$T/out" 2>&1 || rc=$?
+	assertEquals 2 "$rc"
+	assert_in "$(<"$T/out")" '^bench: --against is followed by a commit'
+}
+
+# Nothing is measured in a tree without programs; no round has "failed".
+test_a_tree_that_is_not_built() {
+	local rc=0
+	mkdir "$T/labs"
+	cp "$ROOT/labs/bench" "$T/labs/"
+	"$T/labs/bench" >"$T/out" 2>&1 || rc=$?
+	assertEquals 1 "$rc"
+	assertEquals 'bench: build/rdma_engine is not there to be measured
+bench: next: make' "$(<"$T/out")"
 }
 
 # What the lab could not do for another reason than that it cannot run here is a failure.
