@@ -83,6 +83,74 @@ test_each_completion_is_of_its_own_post() {
 		grep -cE '^qptrace: completion of wr_id 0x19[0-3] on QP [0-9]{1,5} of rxe0: REM_ACCESS_ERR .*: rkey 0x')"
 }
 
+# What is known of each event, op and state, beside these and its time, PID and TID; a "?"
+# is for what is there only when it applies.
+test_what_each_event_says() {
+	local said
+	given || return 0
+	said=$(jq -rs 'group_by([.ev, .op, .to])[] | ([.[0] | .ev, .op, .to | values] | join(" ")) as $event |
+		(map(keys - ["ev", "op", "to", "t", "wall", "pid", "tid"])) as $names |
+		$event + ": " + ([$names | add | unique[] as $name |
+			$name + (if all($names[]; index([$name])) then "" else "?" end)] | join(" "))' "$T/told.json")
+	assertEquals "ack: count cq
+alloc_pd: device dur err pd
+arm: cq
+async_event: call? cause? cq? dev err id? next? srq? type
+close_device: dev device dur err
+completion: cq of qp qpn status vendor_err wr_id
+completion BIND_MW: cq len of qp qpn status wr_id
+completion COMP_SWAP: cq len of qp qpn status wr_id
+completion FETCH_ADD: cq len of qp qpn status wr_id
+completion RDMA_READ: cq len of qp qpn status wr_id
+completion RDMA_WRITE: cq flags? len of qp qpn status wr_id
+completion RECV: cq flags len of qp qpn status wr_id
+completion RECV_RDMA_WITH_IMM: cq flags len of qp qpn status wr_id
+completion SEND: cq flags? len of qp qpn status wr_id
+cq_event: cq
+create_ah: ah dgid dur err is_global port sgid_index
+create_comp_channel: channel dur err
+create_cq: channel? cq cqe cqe_asked device dur err
+create_qp: dev dur err inline pd qp qpn recv_cq recv_sge recv_wr recv_wr_asked send_cq send_sge send_wr send_wr_asked sq_sig_all srq? type
+create_srq: device dur err max_sge max_wr srq
+dealloc_pd: dur err pd
+dereg_mr: dur err mr
+destroy_ah: ah dur err
+destroy_comp_channel: channel dur err
+destroy_cq: cq dur err
+destroy_qp: dur err qp qpn
+destroy_srq: dur err srq
+exit: code
+explain: about call cause err id next qp qpn seen status wr_id
+get_device_list: count dur err
+import_device: call cause dev device dur err errname next
+modify_qp: access dur err from mask qp qpn
+modify_qp INIT: access? dur err from mask pkey_index port qkey? qp qpn
+modify_qp RESET: dur err from mask qp qpn
+modify_qp RTR: ah_port? dest_qpn? dgid? dur err from hop_limit? is_global? mask max_dest_rd_atomic? min_rnr_timer? path_mtu? qp qpn rq_psn? sgid? sgid_index? sl? traffic_class?
+modify_qp RTS: dur err from mask max_rd_atomic? qp qpn retry_cnt? rnr_retry? sq_psn timeout?
+modify_qp_rate_limit: call cause dur err errname next qp qpn rate_limit
+modify_srq: dur err limit? max_wr? srq
+open_device: dev device dur err node
+port: active_mtu dev device lid link port state
+post_recv: addr len lkey n qp qpn sges wr_id
+post_send ATOMIC_CMP_AND_SWP: addr flags len lkey n qp qpn remote_addr rkey sges wr_id
+post_send ATOMIC_FETCH_AND_ADD: addr flags len lkey n qp qpn remote_addr rkey sges wr_id
+post_send BIND_MW: flags len n qp qpn rkey sges wr_id
+post_send LOCAL_INV: flags len n qp qpn rkey sges wr_id
+post_send RDMA_READ: addr flags len lkey n qp qpn remote_addr rkey sges wr_id
+post_send RDMA_WRITE: addr flags len lkey n qp qpn remote_addr rkey sges wr_id
+post_send RDMA_WRITE_WITH_IMM: addr flags len lkey n qp qpn remote_addr rkey sges wr_id
+post_send SEND: addr flags len lkey n qp qpn remote_qkey? remote_qpn? sges wr_id
+post_send SEND_WITH_IMM: addr flags len lkey n qp qpn sges wr_id
+post_send SEND_WITH_INV: addr flags len lkey n qp qpn rkey sges wr_id
+post_srq_recv: addr len lkey n sges srq wr_id
+query_qp: dur err qp qpn state
+reg_mr: access addr dur err iova? len lkey mr pd rkey
+rereg_mr: call cause dur err errname flags lkey mr next rkey
+resize_cq: cq cqe cqe_asked dur err
+start: boot command control_only forked host ppid program version" "$said"
+}
+
 test_where_it_goes() {
 	given || return 0
 	assertEquals '119 0x4321 ' "$(values told 'select(.wr_id == "0x1f4" and .n) | [.remote_qpn, .remote_qkey] | join(" ")')"

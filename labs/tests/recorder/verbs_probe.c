@@ -304,6 +304,33 @@ static void without_qpn(void)
 	ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
 }
 
+/* 睡着等的程序。*/
+static void sleeper(void)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(res.context);
+	struct ibv_cq *cq, *whose;
+	struct ibv_qp *qp;
+	struct ibv_wc wc;
+	void *context;
+
+	must(channel, "ibv_create_comp_channel");
+	cq = ibv_create_cq(res.context, 4, NULL, channel, 0);
+	must(cq, "ibv_create_cq");
+	printf("resize: %d\n", ibv_resize_cq(cq, 9));
+	qp = make_qp(cq, NULL);
+	ibv_req_notify_cq(cq, 0);
+	wrong_read(qp, 700);
+	alarm(DEADLINE_S);
+	if (ibv_get_cq_event(channel, &whose, &context))
+		must(NULL, "ibv_get_cq_event");
+	alarm(0);
+	ibv_ack_cq_events(whose, 1);
+	printf("woken: %d\n", ibv_poll_cq(cq, 1, &wc));
+	ibv_destroy_qp(qp);
+	ibv_destroy_cq(cq);
+	ibv_destroy_comp_channel(channel);
+}
+
 /* 没有人收：只看它写了给谁。*/
 static void datagram(void)
 {
@@ -498,6 +525,7 @@ int main(int argc, char **argv)
 	printf("import: %d\n", other != NULL);
 	if (!other)
 		close(fd);
+	sleeper();
 	ibv_destroy_qp(qp);
 	ibv_destroy_srq(srq);
 	ibv_dealloc_mw(mw);
