@@ -14,7 +14,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
-#include <limits.h>
 #include <net/if.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -83,14 +82,13 @@ static int read_speed(const char *name)
  * device 是个符号链接，指向 PCI 设备目录。NCCL 拿它与 GPU 的路径比较，公共前缀越长
  * 越近，所以必须是解开符号链接之后的真实路径。lo 之类没有硬件，就没有这个链接。
  */
-static void read_pci_path(const char *name, char *pci, size_t size)
+static void read_pci_path(const char *name, char pci[static PATH_MAX])
 {
-	char path[64], real[PATH_MAX];
+	char path[64];
 
-	pci[0] = '\0';
 	snprintf(path, sizeof(path), "/sys/class/net/%s/device", name);
-	if (realpath(path, real) && strlen(real) < size)
-		memcpy(pci, real, strlen(real) + 1);
+	if (!realpath(path, pci))
+		pci[0] = '\0';
 }
 
 /* 同一接口的第二个地址（别名 eth0:1 也算）不另成设备：硬件只有一份。*/
@@ -122,7 +120,7 @@ static void consider(const struct ifaddrs *ifa, const char *rule)
 	d->index = if_nametoindex(name);
 	d->loopback = ifa->ifa_flags & IFF_LOOPBACK;
 	d->speed = read_speed(name);
-	read_pci_path(name, d->pci, sizeof(d->pci));
+	read_pci_path(name, d->pci);
 	table.n++;
 }
 

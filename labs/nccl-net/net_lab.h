@@ -40,6 +40,7 @@
 #include "tcpx/nccl_net.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -218,7 +219,7 @@ struct lab_mr {
 
 struct lab_device {
 	char name[16];	    /* IFNAMSIZ */
-	char pci[256];	    /* real path in /sys, or "" */
+	char pci[PATH_MAX]; /* real path in /sys, or "" */
 	unsigned int index; /* the kernel's */
 	int speed;	    /* Mbit/s */
 	bool loopback;
