@@ -394,7 +394,7 @@ extension ReadProgress' "$(out_of caps | tr -s ' ')"
 	assert_error bench.bad 1 'wrong cookie'
 	assert_error gone 1 'no engine listens there'
 	assert_error nobody 1 'no engine listens there'
-	assert_error long 1 'bytes long, not 1'
+	assert_error long 1 'is 125 bytes long, not 1 ... 107: '
 }
 
 # lies NAME PATTERN CLIENT-ARGS ITEM...: engine_client reads from an engine that

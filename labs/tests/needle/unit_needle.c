@@ -621,6 +621,7 @@ static uint32_t slow_crc(const uint8_t *data, size_t size)
 static void test_crc_and_pattern(void)
 {
 	const struct needle_pattern p = { .seed = 5, .min = 10, .max = 12 };
+	const struct needle_pattern any = { .seed = 5, .max = UINT64_MAX };
 	uint8_t whole[1000], part[1000];
 
 	check(crc32c(0, "123456789", 9) == 0xe3069283, "123456789");
@@ -637,6 +638,9 @@ static void test_crc_and_pattern(void)
 	}
 	needle_pattern_bytes(&p, 7, 9, 0, part, sizeof(part));
 	check(memcmp(whole, part, 8), "two needles are alike");
+	/* splitmix64 四次，别处算的 */
+	check(needle_pattern_size(&any, 7, 8) == 0x714232faff1ac964,
+	      "splitmix64");
 	for (uint64_t id = 0; id < 100; id++) {
 		uint64_t size = needle_pattern_size(&p, 7, id);
 
