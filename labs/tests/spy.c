@@ -621,10 +621,9 @@ __attribute__((constructor)) static void check_what_is_asked(void)
 	check_words("SPY_STOP", calls);
 	check_words(
 		"SPY_LIE",
-		" no_device gid_v1 gid_order wr_id old opcode status "
-		"short eintr again alarm small_port lost ready broken twice "
-		"early late "
-		"between no_nul rkey stuck patient ");
+		" no_device gid_v1 gid_order wr_id old opcode status short "
+		"eintr again alarm small_port lost ready broken twice early "
+		"late between no_nul rkey stuck patient ");
 }
 
 static void on_alarm(int sig)
