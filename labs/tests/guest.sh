@@ -299,6 +299,14 @@ declare -A pids=()
 
 # halted NAME: it was stopped (SIGSTOP)
 halted() { [[ $(<"/proc/${pids[$1]}/stat") == *") T "* ]]; }
+# freeze NAME…: SIGSTOP; one that runs on another CPU has not stopped yet when kill returns
+freeze() {
+	local name
+	for name; do
+		kill -STOP "${pids[$name]}"
+		await halted "$name"
+	done
+}
 
 # reap NAME…: wait for it and keep its exit code.
 reap() {

@@ -189,7 +189,7 @@ test_silent_and_dripping_clients() {
 		knocked=0
 		node node
 		engine engine -w 4 -c 3
-		kill -STOP "${pids[engine]}"
+		freeze engine
 		knock peer silent eof
 		knock peer drip trickle=100 length=1000 fill=1000
 		knock peer later ping answer trickle=100 length=1000 fill=1000

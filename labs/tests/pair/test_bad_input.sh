@@ -475,7 +475,7 @@ test_stop_signals() {
 			"$B/rdma_client" -j -n 3000 127.0.0.1 rxe1
 		await in_file "^wc" "$log"
 		for i in 1 2 3; do
-			kill -STOP "${pids[go.server]}" "${pids[go.client]}"
+			freeze go.server go.client
 			nap 0.1
 			kill -CONT "${pids[go.server]}" "${pids[go.client]}"
 			nap 0.05

@@ -42,7 +42,7 @@ test_path_mtu_follows_the_ports() {
 	assertEquals "IBV_MTU_4096" 5 "$(attr client 2 path_mtu)"
 	# A peer that says it has 512: the lower one counts.
 	in_lab '
-		spied server low -q -t 1 rxe0
+		spied server low -q -t 10 rxe0
 		run peer "$B/peer" connect 127.0.0.1 18515 hello con,mtu=2 sync,status=5
 		reap low
 	' || return 0

@@ -69,7 +69,7 @@ test_killed() {
 		ring third -q
 		stop_at 2 early ring_client -t 2 -n 100000
 		await halted early
-		kill -STOP "${pids[third]}"
+		freeze third
 		kill -CONT "${pids[early]}"
 		reap early
 		kill -CONT "${pids[third]}"

@@ -153,7 +153,7 @@ test_a_window_of_messages() {
 		start held.client "$B/tag_lat" client -q -w 99 -t 1 -n 10000000 127.0.0.1 rxe1
 		await in_rts
 		nap 0.2
-		kill -STOP "${pids[held.server]}"
+		freeze held.server
 		reap held.client
 		kill -CONT "${pids[held.server]}"
 		reap held.server
@@ -194,7 +194,7 @@ test_ends_that_are_not_good() {
 		start stopped.client "$B/tag_lat" client -q -t 1 -n 10000000 127.0.0.1 rxe1
 		await in_rts
 		nap 0.2
-		kill -STOP "${pids[stopped.server]}"
+		freeze stopped.server
 		reap stopped.client
 		kill -CONT "${pids[stopped.server]}"
 		reap stopped.server
@@ -203,7 +203,7 @@ test_ends_that_are_not_good() {
 		reap rkey.server rkey.client
 		for bad in short=text=short plan=fill=30 hello=text=GET; do
 			name=liar.${bad%%=*}
-			latency_server "$name" -q -t 1 rxe0
+			latency_server "$name" -q -t 5 rxe0
 			items=(hello con sync "${bad#*=}")
 			[[ $bad != hello=* ]] || items=("${bad#*=}" fill=99)
 			start other "$B/peer" connect 127.0.0.1 18515 "${items[@]}"

@@ -385,7 +385,7 @@ test_no_server() {
 	assert_error name 1 'getaddrinfo\("no.such.host.invalid"\)'
 	# It takes the connection, and says nothing.
 	serve ucx_echo silent
-	kill -STOP "${pids[silent]}"
+	freeze silent
 	ask ucx_echo waits -q -t 1
 	assert_error waits 1 "ucp_ep_create\(127.0.0.1, TCP port $port\): no answer before the deadline"
 	kill -CONT "${pids[silent]}"

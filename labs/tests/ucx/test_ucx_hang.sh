@@ -160,7 +160,7 @@ test_a_server_that_lives_on_keeps_few() {
 		export UCX_NET_DEVICES=rxe1:1
 		echo_with start stays -n 100000000
 		await came 1
-		kill -STOP "${pids[stays]}"
+		freeze stays
 		for ((i = 2; i <= 21; i++)); do
 			if ((i % 5)); then
 				echo_with run "client.$i"
