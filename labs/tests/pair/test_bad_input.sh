@@ -428,8 +428,12 @@ test_stop_signals() {
 	local name
 	in_lab '
 		log=/tmp/spy.$$ heard=/tmp/heard.$$
-		# SIGINT is ignored until the program says otherwise.
-		catches() { in_file "^SigCgt:.*[2367abef]$" "/proc/$1/status"; }
+		# SIGINT is ignored until the program says otherwise, and before it is that
+		# program, it is a shell.
+		catches() {
+			in_file "^Name:.*rdma_client$" "/proc/$1/status" &&
+				in_file "^SigCgt:.*[2367abef]$" "/proc/$1/status"
+		}
 		for signal in INT TERM; do
 			server "wait$signal" -t 60 -q rxe0
 			kill -$signal "$pid"
