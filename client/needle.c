@@ -153,7 +153,7 @@ static int get(struct needle_options *opt)
 typedef int (*volume_fn)(const struct needle_options *opt,
 			 const struct needle_volume *volume, void *context);
 
-/* 一个 volume 坏了，其余的照样看完；返回第一个失败。*/
+/* 一个 volume 坏了，其余的照样看完；返回第一个失败。内存没有了，再看也一样。*/
 static int each_volume(const struct needle_options *opt, const uint32_t *ids,
 		       size_t n, volume_fn fn, void *context)
 {
@@ -167,6 +167,8 @@ static int each_volume(const struct needle_options *opt, const uint32_t *ids,
 			rc = fn(opt, &volume, context);
 			needle_volume_close(&volume);
 		}
+		if (rc == -ENOMEM)
+			return rc;
 		if (rc && !first)
 			first = rc;
 	}
@@ -217,8 +219,13 @@ static int print_json(const struct needle_options *opt, const uint32_t *ids,
 {
 	json_t *needles = json_array();
 	int rc = each_volume(opt, ids, n, list_as_json, needles);
-	int printed = print_json_line(json_pack("{s:o}", "needles", needles));
+	int printed;
 
+	if (rc == -ENOMEM) {
+		json_decref(needles);
+		return rc;
+	}
+	printed = print_json_line(json_pack("{s:o}", "needles", needles));
 	return rc ? rc : printed;
 }
 

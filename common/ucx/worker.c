@@ -419,9 +419,9 @@ static int arm(struct ucx_worker *w)
 {
 	ucs_status_t status = ucp_worker_arm(w->worker);
 
-	if (status == UCS_OK || status == UCS_ERR_BUSY)
-		return status == UCS_OK;
-	return ucx_failed(status, NULL, "ucp_worker_arm()");
+	if (status == UCS_ERR_BUSY)
+		return 0;
+	return status == UCS_OK ? 1 : ucx_errno(status);
 }
 
 static int arm_all(struct ucx_worker *w)

@@ -36,10 +36,9 @@ struct knowledge {
 
 void why_posted(struct posted *out, const struct record *post)
 {
-	memset(out, 0, sizeof(*out));
-	out->sge = (struct ibv_sge){ .addr = post->addr,
-				     .length = post->length,
-				     .lkey = post->qpn };
+	*out = (struct posted){ .sge = { .addr = post->addr,
+					 .length = post->length,
+					 .lkey = post->qpn } };
 	if (post->kind != RECORD_POST_SEND) {
 		out->recv.wr_id = post->wr_id;
 		out->recv.sg_list = &out->sge;

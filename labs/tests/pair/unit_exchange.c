@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * unit_exchange.c —— 不需要 RDMA 设备的单元测试：TCP 交换与可打印文本
+ * unit_exchange.c —— 不需要 RDMA 设备的单元测试：TCP 连接与交换、可打印文本
  *
  * 对端的全部字节事先放进 socketpair 的另一头，于是每个字节边界、每种坏值都能在
  * 毫秒内试遍。成功打印每项的名字并以 0 退出；失败时说出是哪一次。
@@ -14,6 +14,8 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -374,6 +376,81 @@ static void test_pattern(void)
 	}
 }
 
+/* ---- 有两个地址的名字 ------------------------------------------------------- */
+
+static struct sockaddr_in addresses[2];
+
+/* 替身：不问 /etc/hosts。*/
+int getaddrinfo(const char *name, const char *service,
+		const struct addrinfo *hints, struct addrinfo **list)
+{
+	static struct addrinfo both[2];
+
+	(void)name, (void)service;
+	for (int i = 0; i < 2; i++)
+		both[i] = (struct addrinfo){
+			.ai_family = AF_INET,
+			.ai_socktype = hints->ai_socktype,
+			.ai_addr = (struct sockaddr *)&addresses[i],
+			.ai_addrlen = sizeof(addresses[i]),
+			.ai_next = i ? NULL : &both[1],
+		};
+	*list = both;
+	return 0;
+}
+
+void freeaddrinfo(struct addrinfo *list)
+{
+	(void)list;
+}
+
+/* 127.0.0.1 的一个 port 有了主人；@listens 为假时没有人在听，连过去就是 ECONNREFUSED。*/
+static int take_port(struct sockaddr_in *address, bool listens)
+{
+	int sock = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	socklen_t size = sizeof(*address);
+
+	*address = (struct sockaddr_in){ .sin_family = AF_INET,
+					 .sin_addr.s_addr =
+						 htonl(INADDR_LOOPBACK) };
+	if (bind(sock, (struct sockaddr *)address, size) ||
+	    getsockname(sock, (struct sockaddr *)address, &size) ||
+	    (listens && listen(sock, 8)))
+		abort();
+	return sock;
+}
+
+static int callers_of(int sock)
+{
+	int n = 0;
+
+	for (int fd; (fd = accept(sock, NULL, NULL)) >= 0; n++)
+		close(fd);
+	return n;
+}
+
+/* 一个通了就是它，不再试别的；一个不通就试下一个。谁也不多连一次。*/
+static void test_two_addresses(FILE *log)
+{
+	for (int listens = 0; listens < 4; listens++) {
+		const int first = listens & 1, second = listens >> 1;
+		const int socks[] = { take_port(&addresses[0], first),
+				      take_port(&addresses[1], second) };
+		int sock = tcp_connect("both", 1, deadline_in_ms(300));
+		int called[] = { callers_of(socks[0]), callers_of(socks[1]) };
+
+		CHECK(listens ? sock >= 0 : sock == -ECONNREFUSED, "%d: %d",
+		      listens, sock);
+		CHECK(called[0] == first && called[1] == (second && !first),
+		      "%d: %d and %d", listens, called[0], called[1]);
+		CHECK(errors_reported(log) == !listens, "%d", listens);
+		if (sock >= 0)
+			close(sock);
+		close(socks[0]);
+		close(socks[1]);
+	}
+}
+
 int main(void)
 {
 	FILE *log = tmpfile();
@@ -388,6 +465,7 @@ int main(void)
 	test_bad_values(log);
 	test_peer_status(log);
 	test_only_looking();
+	test_two_addresses(log);
 	test_printable_text();
 	test_small_tables();
 	test_pattern();

@@ -529,6 +529,25 @@ static void try_queues(void)
 	object_free(object_detach(OBJECT_QP, &no_qps));
 }
 
+/* 一个接一个，直到最后一个桶：别的种类不算，一个也不漏，也不多看。*/
+static void try_one_after_another(void)
+{
+	static char owners[3000]; /* 比桶多 */
+	const size_t n = sizeof(owners);
+	const struct object *o = NULL;
+	size_t seen = 0;
+
+	for (size_t i = 0; i < n; i++)
+		object_add(i % 2 ? OBJECT_CQ : OBJECT_MR, &owners[i], NULL);
+	while ((o = object_after(OBJECT_CQ, o)))
+		seen++;
+	CHECK(seen == n / 2, "%zu of %zu", seen, n / 2);
+	CHECK(!object_after(OBJECT_SRQ, NULL), "there is none");
+	for (size_t i = 0; i < n; i++)
+		object_free(object_detach(i % 2 ? OBJECT_CQ : OBJECT_MR,
+					  &owners[i]));
+}
+
 static void try_objects_without_memory(void)
 {
 	no_memory = 1;
@@ -648,6 +667,7 @@ int main(int argc, char **argv)
 	try_two_boards();
 	try_many_boards();
 	try_queues();
+	try_one_after_another();
 	try_rings();
 	try_advice();
 	try_ids();

@@ -35,7 +35,7 @@ test_eight_clients_and_no_receive() {
 		client run none ring_client -t 60 -n 1500 -s 0
 		end ring
 		ring narrow -q -r 2 -s 8
-		client run narrow.client ring_client -t 60 -n 300
+		SPY_LOG=$T/narrow.log LD_PRELOAD=$spy client run narrow.client ring_client -t 60 -n 300
 		end narrow
 	' || return 0
 	assert_done ring c{1..8} one none narrow narrow.client
@@ -44,6 +44,8 @@ test_eight_clients_and_no_receive() {
 	assertEquals "receives" 0 "$(grep -c '^post_recv' "$T/spied")"
 	assertTrue "credit came at each message" \
 		"(( $(grep -c '^post_send' "$T/spied") < 10 * 1500 ))"
+	assertEquals "of every length" "$(seq 16 64 | xargs)" \
+		"$(sed -n 's/^post_send.* length=\([0-9]*\).*/\1/p' "$T/narrow.log" | sort -nu | xargs)"
 }
 
 # Killed before its nth WRITE; and the server in the middle.
