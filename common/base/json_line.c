@@ -11,10 +11,14 @@
 
 int print_json_line(json_t *root)
 {
-	if (!root)
-		return fail(-ENOMEM, NULL, "no memory for the JSON result");
-	json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+	int rc = root ? json_dumpf(root, stdout,
+				   JSON_COMPACT | JSON_REAL_PRECISION(6))
+		      : -1;
+
 	json_decref(root);
+	/* 写不出去是 stdout 的事，report_flush() 会说。*/
+	if (rc && !ferror(stdout))
+		return fail(-ENOMEM, NULL, "no memory for the JSON result");
 	putchar('\n');
 	return 0;
 }

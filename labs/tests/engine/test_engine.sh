@@ -347,6 +347,7 @@ test_client() {
 		client folder read 9 1 7 -o "$T"
 		client full read 9 1 7 -o /dev/full
 		client bench.ping "bench ping" -n 50 -j
+		client bench.text "bench ping" -n 5
 		client bench.read "bench read" 1 1 "$cookie" -n 50 -f 7 -j
 		client bench.map "bench read" 1 1 "$cookie" -n 50 -f 7 -j -m
 		client bench.bad "bench read" 9 1 8 -n 50 -f 7
@@ -390,6 +391,7 @@ extension ReadProgress' "$(out_of caps | tr -s ' ')"
 	for name in read map; do
 		assert_agree "bench.$name" .mb_per_s '.iters * .size / .seconds / 1e6'
 	done
+	assert_in "$(out_of bench.text)" '^5 round trips of [0-9]+ bytes: half round trip min [0-9.]+ median'
 	assertEquals "50 true 7" "$(json bench.map '"\(.iters) \(.mapped) \(.in_flight)"')"
 	assert_error bench.bad 1 'wrong cookie'
 	assert_error gone 1 'no engine listens there'

@@ -484,10 +484,13 @@ test_refusals() {
 		assertEquals "$verb: $(err_of "${words[0]}")" 0 "$(rc_of "${words[0]}")"
 	done >"$T/refusals"
 	assert_refusals 130 'put fstat' <"$T/refusals"
-	# And what jansson asks for on its way to a list
-	KEPT_WHOSE=libjansson refusals list "$B/needle" list -S "$S" -j >"$T/refusals"
-	assert_refusals 4 'list (open|read)' <"$T/refusals"
 	assertTrue 'the store is as it was' "needle verify"
+	# And what jansson asks for on its way to a list
+	for S in "$S" "$T/empty"; do
+		mkdir -p "$S"
+		KEPT_WHOSE=libjansson refusals list "$B/needle" list -S "$S" -j
+	done >"$T/refusals"
+	assert_refusals 10 'list (open|read)' <"$T/refusals"
 }
 
 test_units() { units "$B"; }

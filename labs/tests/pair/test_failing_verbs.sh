@@ -333,8 +333,8 @@ test_accept_fails() {
 # the other.
 test_refusals() {
 	in_lab '
-		start_host() { server "$1" -q -e -t 2 rxe0; }
-		refusals_of_both "$B/rdma_client" -q -e -t 2 127.0.0.1 rxe1
+		start_host() { server "$1" -q -e -t 2 -n 3 rxe0; }
+		refusals_of_both "$B/rdma_client" -q -e -t 2 -n 3 127.0.0.1 rxe1
 	' || return 0
 	assertEquals "$(err_of client)$(err_of server)" '0 0' "$(rc_of client) $(rc_of server)"
 	assertEquals 'the other side, too' '' "$(grep -v ' 1 1$\| 0 0$' "$T/ends")"
