@@ -18,6 +18,11 @@ oneTimeSetUp() {
 	sed 's/qp_num << 40/qp_num << 41/' "$SOURCES/client/ring_client.c" >"$B/ring_other.c"
 	helper "$B/ring_other" -O2 "$B/ring_other.c" "$SOURCES/common/remote/ring.c" \
 		"$B/librdma_common.a" -libverbs -ljansson -lisal
+	sed 's/ring_credit_of(ring->taken)/ring_credit_of(ring->taken + 1000)/' \
+		"$SOURCES/server/ring_server.c" >"$B/ring_generous.c"
+	helper "$B/ring_generous" -O2 -I"$SOURCES/server" "$B/ring_generous.c" \
+		"$SOURCES"/{server/peers,common/remote/ring}.c \
+		"$B/librdma_common.a" -libverbs -ljansson -lisal -lpthread
 	export spy=$B/spy.so
 }
 
@@ -115,6 +120,10 @@ test_errors() {
 		run wrong "$B/lock_client" 10.99.0.1 rxe1
 		client run last ring_client -n 100
 		end ring
+		# More than was sent
+		serve generous "$B/ring_generous" -q rxe0
+		client run paid ring_client -n 1000
+		end generous
 		lend memory -q
 		client run beside ring_client -t 3
 		end memory
@@ -128,6 +137,7 @@ test_errors() {
 	assert_error blind 1 'no credit for 3000 ms: 256 sent'
 	assert_error skips 1 'no credit for 2000 ms: 20 sent, 6 taken'
 	assert_error wrong 1 'the server lends no memory|plan of the memory'
+	assert_error paid 1 'credit for 1[0-9]{3} messages, after 0; sent are [0-9]{1,3}$'
 	assert_error beside 1 'the server has no ring for me'
 	assert_error stranger 1 'closed the connection|retry'
 	assert_in "$(err_of ring)" 'message 1 of [0-9]+ bytes has the wrong content'
