@@ -189,7 +189,7 @@ test_sessions() {
 		stop engine
 		# The READ is still under way, and its completion never comes.
 		SPY_LIE=lost LD_PRELOAD=$B/spy.so engine late -r 60
-		peer late.peer $p,0,0,1 answer ping answer
+		peer late.peer $p,0,0,1 answer ping answer $p,0,0,1 answer
 		stop late node
 	' || return 0
 	assert_done engine late node ends times full room late.peer
@@ -211,6 +211,7 @@ test_sessions() {
 	assert_answer room 1 StartReadResponse .data.transfer_size 13
 	assert_refused late.peer 1 session true 'has expired'
 	assert_answer late.peer 2 Pong .data.client_timestamp_ns 7
+	assert_refused late.peer 3 session true 'has expired'
 }
 
 # Who knows a session's id but did not begin it gets neither its buffer (which its
