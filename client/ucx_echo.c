@@ -11,7 +11,6 @@
  */
 #include "base/deadline.h"
 #include "base/report.h"
-#include "base/sock.h"
 #include "echo.h"
 #include "ucx/endpoint.h"
 
@@ -262,7 +261,7 @@ static int run(struct server *s)
 		if (rc == -EINTR || rc == -ETIMEDOUT)
 			tasks_expire(&s->tasks);
 		else if (rc)
-			return wait_failed(rc, "%s", "waiting for clients");
+			return rc;
 	}
 }
 

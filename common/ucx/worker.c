@@ -419,9 +419,9 @@ static int arm(struct ucx_worker *w)
 {
 	ucs_status_t status = ucp_worker_arm(w->worker);
 
-	if (status == UCS_ERR_BUSY)
-		return 0;
-	return status == UCS_OK ? 1 : ucx_errno(status);
+	if (status == UCS_OK || status == UCS_ERR_BUSY)
+		return status == UCS_OK;
+	return ucx_failed(status, NULL, "ucp_worker_arm()");
 }
 
 static int arm_all(struct ucx_worker *w)
@@ -443,6 +443,15 @@ static int look_around(struct ucx_worker *w, int64_t deadline)
 	return deadline_passed(deadline) ? -ETIMEDOUT : 0;
 }
 
+static int wait_for_events(struct ucx_worker *w, int64_t deadline)
+{
+	int rc = wait_fd(w->wake, POLLIN, deadline);
+
+	if (!rc || rc == -ETIMEDOUT || rc == -EINTR)
+		return rc;
+	return call_failed(-rc, "poll(UCX's event fd)");
+}
+
 /*
  * verbs 的 CQ 只为 arm 之后到的 completion 发事件：恰好在 arm 之前、上一次 progress
  * 之后到的，谁也不会来叫醒我们。所以先只睡 20 ms，再看一眼；以后每 100 ms 看一眼。
@@ -461,8 +470,8 @@ static int sleep_armed(struct ucx_worker *w, int64_t deadline)
 		int64_t soon = deadline_in_ms(naps_ms[i]);
 
 		if (soon >= deadline)
-			return wait_fd(w->wake, POLLIN, deadline);
-		rc = wait_fd(w->wake, POLLIN, soon);
+			return wait_for_events(w, deadline);
+		rc = wait_for_events(w, soon);
 		if (rc == -ETIMEDOUT && progress_all(w))
 			return 0;
 		drop_all_strays(w);

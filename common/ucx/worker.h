@@ -59,7 +59,7 @@ int ucx_open_another(struct ucx_worker *w, struct ucx_worker *first);
 /*
  * Let UCX work: call back for what has happened, and if nothing has, sleep until
  * something does or @deadline passes. 0: look again; -ETIMEDOUT, -EINTR (stop
- * requested) or what poll() or UCX said: not reported.
+ * requested): not reported. Another -errno is.
  */
 int ucx_progress(struct ucx_worker *w, int64_t deadline);
 
