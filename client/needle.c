@@ -153,7 +153,7 @@ static int get(struct needle_options *opt)
 typedef int (*volume_fn)(const struct needle_options *opt,
 			 const struct needle_volume *volume, void *context);
 
-/* 一个 volume 坏了，其余的照样看完；返回第一个失败。内存没有了，再看也一样。*/
+/* 一个 volume 坏了，其余的照样看完；返回第一个失败。*/
 static int each_volume(const struct needle_options *opt, const uint32_t *ids,
 		       size_t n, volume_fn fn, void *context)
 {
@@ -167,8 +167,6 @@ static int each_volume(const struct needle_options *opt, const uint32_t *ids,
 			rc = fn(opt, &volume, context);
 			needle_volume_close(&volume);
 		}
-		if (rc == -ENOMEM)
-			return rc;
 		if (rc && !first)
 			first = rc;
 	}
@@ -193,11 +191,11 @@ static int list_as_text(const struct needle_options *opt,
 static int list_as_json(const struct needle_options *opt,
 			const struct needle_volume *volume, void *context)
 {
-	json_t *list = context;
+	json_t **list = context;
 	char id[24];
 
 	(void)opt;
-	for (size_t i = 0; i < volume->n_live; i++) {
+	for (size_t i = 0; *list && i < volume->n_live; i++) {
 		const struct needle *needle = volume->live[i];
 		json_t *item;
 
@@ -208,8 +206,10 @@ static int list_as_json(const struct needle_options *opt,
 				 "cookie", (json_int_t)needle->cookie, "size",
 				 (json_int_t)needle->size, "crc32c",
 				 (json_int_t)needle->crc32c);
-		if (json_array_append_new(list, item))
-			return fail(-ENOMEM, NULL, "no memory for the list");
+		if (json_array_append_new(*list, item)) {
+			json_decref(*list);
+			*list = NULL; /* 没有内存：print_json_line() 会说，只一次 */
+		}
 	}
 	return 0;
 }
@@ -218,14 +218,9 @@ static int print_json(const struct needle_options *opt, const uint32_t *ids,
 		      size_t n)
 {
 	json_t *needles = json_array();
-	int rc = each_volume(opt, ids, n, list_as_json, needles);
-	int printed;
+	int rc = each_volume(opt, ids, n, list_as_json, &needles);
+	int printed = print_json_line(json_pack("{s:o}", "needles", needles));
 
-	if (rc == -ENOMEM) {
-		json_decref(needles);
-		return rc;
-	}
-	printed = print_json_line(json_pack("{s:o}", "needles", needles));
 	return rc ? rc : printed;
 }
 

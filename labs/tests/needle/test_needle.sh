@@ -290,6 +290,10 @@ test_output_that_cannot_be_written() {
 		assert_error full 1 'could not be written to stdout'
 	done
 	needle make -n 5000 -m 1 -M 1 >"$T/out"
+	# More than stdio's buffer holds
+	needle list -j >/dev/full 2>"$T/full.err"
+	echo $? >"$T/full.rc"
+	assert_error full 1 'could not be written to stdout'
 	needle list 2>"$T/err" | head -n 1 >"$T/out"
 	assertEquals "a reader that goes away: no signal" 1 "${PIPESTATUS[0]}"
 }
