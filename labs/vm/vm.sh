@@ -354,7 +354,7 @@ fresh_run() {
 	pid=$!
 	undo=("kill -KILL $pid" "rm -rf '$dir'")
 	if ! set_up "$dir" "$pid" "$role"; then
-		cat "$dir/qemu" >&2
+		tail -n8 "$dir/qemu" "$dir/console" >&2 || true
 		again_without_state
 		die 1 "the VM did not come up" "labs/lab doctor"
 	fi
