@@ -55,7 +55,7 @@ void look_at_ids(void)
 	struct line line;
 
 	for (size_t i = 0; i < MOST_IDS; i++) {
-		if (!ids[i].id || !ids[i].to.raw[10])
+		if (!ids[i].to.raw[10])
 			continue;
 		why = explain_neighbour(&ids[i].to);
 		if (!why.cause[0])

@@ -355,6 +355,11 @@ test_client() {
 		await has_sessions 0
 		stop engine
 		client gone ping
+		# Its socket is still there.
+		engine killed
+		kill -KILL "${pids[killed]}"
+		reap killed
+		client left ping
 		sock=/tmp/nobody client nobody caps
 		# A path that is too long for a socket.
 		sock=/tmp/$(printf "x%.0s" {1..120}) client long ping
@@ -396,6 +401,7 @@ extension ReadProgress' "$(out_of caps | tr -s ' ')"
 	assertEquals "50 true 7" "$(json bench.map '"\(.iters) \(.mapped) \(.in_flight)"')"
 	assert_error bench.bad 1 'wrong cookie'
 	assert_error gone 1 'no engine listens there'
+	assert_error left 1 'no engine listens there'
 	assert_error nobody 1 'no engine listens there'
 	assert_error long 1 'is 125 bytes long, not 1 ... 107: '
 }

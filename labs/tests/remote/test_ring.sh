@@ -73,7 +73,7 @@ test_killed() {
 		kill9 second
 		reap lost
 		# Stopped, it gives no credit.
-		ring third -q
+		ring third
 		stop_at 2 early ring_client -t 2 -n 100000
 		await halted early
 		freeze third
@@ -91,6 +91,9 @@ test_killed() {
 		"$(awk '{ print ($1 == 0 && $2 <= 1 && $3 <= 99 && $4 <= 299) }' <<<"$took")"
 	assert_error lost 1 'closed the connection|retry'
 	assert_error early 1 'no credit for 2000 ms: [0-9]+ sent, [01] taken'
+	# Whoever is gone when it is looked at again: what he had sent is taken.
+	assertEquals "$(err_of early)" "$(grep -o '[0-9]* sent' <<<"$(err_of early)")" \
+		"$(sed -n 's/.*took \([0-9]*\) messages.*/\1 sent/p' <<<"$(out_of third)")"
 }
 
 test_errors() {

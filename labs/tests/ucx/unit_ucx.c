@@ -9,8 +9,10 @@
 #include "base/task.h"
 #include "ucx/peer_info.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
+#include <openssl/evp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -39,6 +41,28 @@ static void check_hash(void)
 	want("the text of a tag",
 	     !ucx_hash64bits("('msg_tag', b'abc', 123)", &hash) &&
 		     hash == UINT64_C(0xcbe0922b61184f1e));
+}
+
+/* libcrypto 的替身：可以拒绝，正如 FIPS 模式下的 SHA-1。*/
+static bool refuses;
+
+int EVP_Digest(const void *data, size_t size, unsigned char *md,
+	       unsigned int *md_size, const EVP_MD *type, ENGINE *engine)
+{
+	__typeof__(EVP_Digest) *real = dlsym(RTLD_NEXT, "EVP_Digest");
+
+	return refuses ? 0 : real(data, size, md, md_size, type, engine);
+}
+
+static void check_refusal(void)
+{
+	struct ucx_peer_info a, b;
+	uint64_t hash;
+
+	refuses = true;
+	want("no SHA-1", ucx_checksum(1, 2, &hash) == -EIO);
+	want("no tags without it", ucx_generate_tags(&a, &b) == -EIO);
+	refuses = false;
 }
 
 static void check_repr(void)
@@ -191,6 +215,7 @@ int main(void)
 {
 	check_no_stack();
 	check_hash();
+	check_refusal();
 	check_repr();
 	check_tags();
 	check_tasks();
