@@ -367,7 +367,7 @@ EXPORTED int rdma_destroy_id(struct rdma_cm_id *id)
 	writer_lock();
 	known = add_id(&call.event.line, id);
 	if (known)
-		*known = (struct cm_id){ 0 };
+		forget_id(known);
 	event_end(&call.event);
 	return rc;
 }

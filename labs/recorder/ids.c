@@ -32,6 +32,11 @@ struct cm_id *know_id(const void *id)
 	return id ? free : NULL;
 }
 
+void forget_id(struct cm_id *known)
+{
+	*known = (struct cm_id){ 0 };
+}
+
 void id_connects_to(const void *id, const struct sockaddr *addr)
 {
 	const struct sockaddr_in *v4 = (const void *)addr;

@@ -21,6 +21,9 @@ struct cm_id {
 /* Of more than it can know all are one stranger; NULL: that is not here yet. */
 struct cm_id *know_id(const void *id);
 
+/* @known is destroyed: its place is free, and whom it asked is nobody's matter. */
+void forget_id(struct cm_id *known);
+
 /* rdma_connect is called: @id's peer is @addr. Takes the lock. */
 void id_connects_to(const void *id, const struct sockaddr *addr);
 

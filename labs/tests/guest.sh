@@ -318,6 +318,12 @@ reap() {
 	done
 }
 
+# kill9 NAME: and reap it
+kill9() {
+	kill -KILL "${pids[$1]}"
+	reap "$1" 2>/dev/null
+}
+
 run() {
 	start "$@"
 	reap "$1"

@@ -128,6 +128,9 @@ boot_from_kernel() {
 	qemu+=(-kernel "$kernel/vmlinux" -initrd "$1" -append "$append")
 }
 
+# last_words RUNDIR: of QEMU, if it is not a daemon, and of the guest's kernel
+last_words() { tail -n8 "$1/qemu" "$1/console" >&2 2>/dev/null || true; }
+
 # save_state ROLE FILE: boot to "rxe up and agent waiting", save, end
 save_state() {
 	local dir monitor pid try started=$SECONDS
@@ -148,7 +151,7 @@ save_state() {
 		kill -KILL "$pid" 2>/dev/null || true
 		wait "$pid" || true
 		if [[ $try == second ]]; then
-			tail -n8 "$dir/qemu" "$dir/console" >&2 || true
+			last_words "$dir"
 			die 1 "the VM did not come up" "labs/lab clean-cache, then again; its last words are above"
 		fi
 		note "the VM did not come up; booting it once more"
@@ -312,6 +315,7 @@ vm_up() {
 		die 1 "QEMU did not start" "its reason is above"
 	read -r pid <"$run/pid"
 	if ! set_up "$run" "$pid" warm; then
+		last_words "$run"
 		again_without_state
 		die 1 "the VM came up but was not usable" "labs/lab doctor; console: $run/console"
 	fi
@@ -354,7 +358,7 @@ fresh_run() {
 	pid=$!
 	undo=("kill -KILL $pid" "rm -rf '$dir'")
 	if ! set_up "$dir" "$pid" "$role"; then
-		tail -n8 "$dir/qemu" "$dir/console" >&2 || true
+		last_words "$dir"
 		again_without_state
 		die 1 "the VM did not come up" "labs/lab doctor"
 	fi

@@ -102,14 +102,12 @@ test_kills() {
 		for i in 1 2; do
 			how=start peer "killed$i" start=5,1,1 answer
 			await has_sessions 1
-			kill -KILL "${pids[killed$i]}"
-			reap "killed$i" 2>/dev/null
+			kill9 "killed$i"
 		done
 		how=start run_load load 4 50
 		how=start client long read 5 1 1 -o "$T/out"
 		nap 0.3
-		kill -KILL "${pids[node1]}"
-		reap node1 2>/dev/null
+		kill9 node1
 		how=start client waits read 9 1 7
 		nap 0.3
 		node node2
@@ -124,8 +122,7 @@ test_kills() {
 		reap open under.way
 		# Killed, and its socket taken over.
 		start_engine dead
-		kill -KILL "${pids[dead]}"
-		reap dead 2>/dev/null
+		kill9 dead
 		start_engine heir
 		await in_file serve "$T/heir.out"
 		run second "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -d rxe1

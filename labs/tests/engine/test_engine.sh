@@ -182,8 +182,7 @@ test_sessions() {
 		three() { [[ $(grep -c Start "$T/many.out") == 3 ]]; }
 		await three
 		peer full $p answer
-		kill -KILL "${pids[many]}"
-		reap many 2>/dev/null
+		kill9 many
 		await has_sessions 0
 		peer room $p answer
 		stop engine
@@ -357,8 +356,7 @@ test_client() {
 		client gone ping
 		# Its socket is still there.
 		engine killed
-		kill -KILL "${pids[killed]}"
-		reap killed
+		kill9 killed
 		client left ping
 		sock=/tmp/nobody client nobody caps
 		# A path that is too long for a socket.
@@ -590,8 +588,7 @@ test_a_needle_that_grows() {
 		held engine >"$T/held.before"
 		how=start client large read 5 1 1 -o "$T/out"
 		await halted engine
-		kill -KILL "${pids[node1]}"
-		reap node1 2>/dev/null
+		kill9 node1
 		"$N/needle" put -S "$S" 5 1 1 --file "$T/grown" >/dev/null
 		node node2
 		kill -CONT "${pids[engine]}"
@@ -617,8 +614,7 @@ test_a_link_is_lost_once() {
 		how=start client refused read 5 1 1
 		await halted engine
 		nap 0.3
-		kill -KILL "${pids[node1]}"
-		reap node1 2>/dev/null
+		kill9 node1
 		kill -CONT "${pids[engine]}"
 		reap refused
 		stop engine

@@ -276,8 +276,7 @@ test_client_killed_in_the_middle() {
 			[[ ! -s $T/killed$i.out &&
 				$(held engine | tail -n 1) -gt $(tail -n 1 "$T/held.before") ]] ||
 				echo "$i" >>"$T/not.in.the.middle"
-			kill -KILL "${pids[killed$i]}"
-			reap "killed$i" 2>/dev/null
+			kill9 "killed$i"
 			kill -CONT "${pids[engine]}"
 			# It is given back when the READs are done, not when the next client goes.
 			((i < 3)) || { await all_back; held engine >"$T/held.after"; }
@@ -304,8 +303,7 @@ test_node_killed_in_the_middle() {
 		how=start run_load load 10 100
 		for i in 1 2 3; do
 			nap 0.7
-			kill -KILL "${pids[node$i]}"
-			reap "node$i" 2>/dev/null
+			kill9 "node$i"
 			client "ping$i" ping
 			nap 0.3
 			node "node$((i + 1))"
@@ -457,8 +455,7 @@ test_socket() {
 		run second timeout 20 "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -d rxe1
 		client ping ping
 		# A name that somebody else made in its place is not removed.
-		kill -KILL "${pids[first]}"
-		reap first 2>/dev/null
+		kill9 first
 		ls /tmp/engine.sock* >"$T/left"
 		start_engine third
 		await in_file serve "$T/third.out"

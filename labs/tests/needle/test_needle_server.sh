@@ -188,8 +188,7 @@ test_silent_peers_lock_nobody_out() {
 			exec {silent}<>/dev/tcp/127.0.0.1/18515
 		done
 		engine away
-		kill -KILL "${pids[stuck]}"
-		reap stuck 2>/dev/null
+		kill9 stuck
 	' || return 0
 	assert_error away 1 'closed the connection'
 	assert_in "$(err_of stuck)" '^error: engine 66 is turned away: 64 are shaking hands'
@@ -263,8 +262,7 @@ test_killed_and_started_again() {
 		how=start engine cut -r 0
 		await qps 1
 		nap 0.3
-		kill -KILL "${pids[first]}"
-		reap first 2>/dev/null
+		kill9 first
 		reap cut
 		node second -q
 		engine again -p "$PATTERN"

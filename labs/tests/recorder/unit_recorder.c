@@ -34,14 +34,25 @@ static void *scanty_mmap(void *at, size_t size, int prot, int flags, int fd,
 #include "recorder/ring.c"
 #undef BUCKETS
 #undef MOST_FDS
-#define ids ids_of_cm
+#define ids		  ids_of_cm
+#define explain_neighbour nobody_answers
+static struct explanation nobody_answers(const union ibv_gid *to);
 #include "recorder/ids.c"
+#undef explain_neighbour
 #undef ids
 #include "recorder/board.c"
 #undef write
 #undef mmap
 
-/* writer.c 的：ids.c 说的这里没有人听。*/
+static struct explanation nobody_answers(const union ibv_gid *to)
+{
+	(void)to;
+	return (struct explanation){ .cause = "nobody answers" };
+}
+
+/* writer.c 的：ids.c 说的，这里只数。*/
+static int warnings;
+
 void writer_lock(void)
 {
 }
@@ -54,6 +65,7 @@ void writer_add(uint64_t stamp, const struct line *line)
 {
 	(void)stamp;
 	(void)line;
+	warnings++;
 }
 
 static int no_memory; /* the next calls of mmap that fail */
@@ -640,11 +652,17 @@ static void try_advice(void)
 static void try_ids(void)
 {
 	static char handles[MOST_IDS + 1];
+	const struct sockaddr_in peer = { .sin_family = AF_INET };
 
 	for (uint32_t i = 0; i < MOST_IDS; i++)
 		CHECK(know_id(&handles[i])->number == i + 1, "id %u", i);
 	CHECK(!know_id(&handles[MOST_IDS]), "one more");
-	know_id(&handles[7])->id = NULL;
+	id_connects_to(&handles[7], (struct sockaddr *)&peer);
+	look_at_ids();
+	CHECK(warnings == 1, "%d warnings of one that asks", warnings);
+	forget_id(know_id(&handles[7]));
+	look_at_ids();
+	CHECK(warnings == 1, "%d warnings, but it is destroyed", warnings);
 	CHECK(know_id(&handles[MOST_IDS]) == &ids_of_cm[7],
 	      "in the place of another");
 	CHECK(!know_id(&handles[7]) && !know_id(NULL), "full again");

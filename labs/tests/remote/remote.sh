@@ -26,10 +26,6 @@ end() {
 	for name; do kill "${pids[$name]}"; done
 	reap "$@"
 }
-kill9() {
-	kill -KILL "${pids[$1]}"
-	reap "$1" 2>/dev/null
-}
 qps() { (($(rdma resource show qp link rxe0 type RC state RTS 2>/dev/null | grep -c "link rxe0") == $1)); }
 '
 

@@ -26,7 +26,7 @@ oneTimeSetUp() {
 
 test_put_and_get() {
 	on_rxe '
-		lend memory -q -c 4 -b 449
+		lend memory -q -c 4 -b 449 # rounded up to 512
 		client run missing kv_client -k none
 		for key in one two three; do client run "put.$key" kv_client -k "$key" -p "value $key"; done
 		client run again kv_client -k two -p 第二

@@ -167,13 +167,11 @@ test_a_server_that_lives_on_keeps_few() {
 			else
 				echo_with start "killed.$i" -n 100000000
 				await came "$i"
-				kill -KILL "${pids[killed.$i]}"
-				reap "killed.$i" 2>/dev/null
+				kill9 "killed.$i"
 			fi
 		done
 		await holds 21; held >"$T/both"
-		kill -KILL "${pids[stays]}"
-		reap stays 2>/dev/null
+		kill9 stays
 		await holds 5; held >"$T/second"
 		kill "$server"
 		reap server' || return 0

@@ -5,11 +5,12 @@
  * 期望值由 Python 3 算出：hashlib.sha1(repr(args).encode()).hexdigest()[:16]，以及
  * repr(bytes)。
  */
+#include "../real.h"
+
 #include "base/deadline.h"
 #include "base/task.h"
 #include "ucx/peer_info.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <openssl/evp.h>
@@ -49,7 +50,7 @@ static bool refuses;
 int EVP_Digest(const void *data, size_t size, unsigned char *md,
 	       unsigned int *md_size, const EVP_MD *type, ENGINE *engine)
 {
-	__typeof__(EVP_Digest) *real = dlsym(RTLD_NEXT, "EVP_Digest");
+	REAL(EVP_Digest);
 
 	return refuses ? 0 : real(data, size, md, md_size, type, engine);
 }
