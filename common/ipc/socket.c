@@ -35,7 +35,8 @@ static int address_of(const char *path, struct sockaddr_un *address)
 		memcpy(address->sun_path, path, length);
 		return 0;
 	}
-	return fail(-ENAMETOOLONG, "choose a shorter path",
+	return fail(-ENAMETOOLONG,
+		    length ? "choose a shorter path" : "name a path",
 		    "the socket's path is %zu bytes long, not 1 ... %zu: %s",
 		    length, sizeof(address->sun_path) - 1, path);
 }
@@ -201,6 +202,11 @@ int engine_socket_connect(const char *path, int64_t deadline)
 		return call_failed_for(
 			err, "no engine listens there",
 			"start rdma_engine first; compare --socket",
+			"connect(\"%s\")", path);
+	if (err == EACCES)
+		return call_failed_for(
+			err, "only the user whose engine it is may connect",
+			"run as that user, or start an rdma_engine of your own",
 			"connect(\"%s\")", path);
 	return call_failed(err, "connect(\"%s\")", path);
 }

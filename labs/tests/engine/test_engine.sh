@@ -352,6 +352,8 @@ test_client() {
 		client bench.map "bench read" 1 1 "$cookie" -n 50 -f 7 -j -m
 		client bench.bad "bench read" 9 1 8 -n 50 -f 7
 		await has_sessions 0
+		install -m 755 "$B/engine_client" /tmp/theirs
+		LD_PRELOAD= run theirs setpriv --reuid 65534 --clear-groups /tmp/theirs ping -s "$sock"
 		stop engine
 		client gone ping
 		# Its socket is still there.
@@ -359,6 +361,7 @@ test_client() {
 		kill9 killed
 		client left ping
 		sock=/tmp/nobody client nobody caps
+		sock="" client nowhere ping
 		# A path that is too long for a socket.
 		sock=/tmp/$(printf "x%.0s" {1..120}) client long ping
 		stop node
@@ -398,9 +401,12 @@ extension ReadProgress' "$(out_of caps | tr -s ' ')"
 	assert_in "$(out_of bench.text)" '^5 round trips of [0-9]+ bytes: half round trip min [0-9.]+ median'
 	assertEquals "50 true 7" "$(json bench.map '"\(.iters) \(.mapped) \(.in_flight)"')"
 	assert_error bench.bad 1 'wrong cookie'
+	assert_error theirs 1 'only the user whose engine it is may connect'
 	assert_error gone 1 'no engine listens there'
 	assert_error left 1 'no engine listens there'
 	assert_error nobody 1 'no engine listens there'
+	assert_error nowhere 1 'is 0 bytes long, not 1 ... 107: '
+	assert_in "$(err_of nowhere)" 'next: name a path$'
 	assert_error long 1 'is 125 bytes long, not 1 ... 107: '
 }
 
