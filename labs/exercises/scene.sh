@@ -32,42 +32,10 @@ export ROOT B T
 . "$box/exercise.sh"
 
 W=/tmp/learner            # all that the learner can write to
-# seconds of a quiet machine, for the next program that overruns
+# seconds for the next program that overruns
 read -ra limits <<<"${patience:-5 4 3}"
 MAX_OUTPUT=1024           # KiB of one file that it writes, 64 MB in all
 port=18515
-
-# how_slow: sets $slow, by how much this machine is slower than a quiet one: all limits
-# of time, the programs' own (-t) as well, are so much longer. Measured with what is
-# not the learner's.
-QUIET_US=250000
-how_slow() {
-	local begin=${EPOCHREALTIME/./} _
-	for _ in {1..9}; do
-		LD_PRELOAD=$B/libqptrace.so QPTRACE_QUIET=1 QPTRACE_FILE=/dev/null "$B/peer"
-	done
-	slow=$(((${EPOCHREALTIME/./} - begin) / QUIET_US + 1))
-	((slow <= 8)) || slow=8
-}
-
-# hurried: somebody waited in vain, and the machine is slower than when that was allowed
-hurried() {
-	local was=$slow
-	grep -qsE 'nothing came before the deadline|ECONNREFUSED|no completion on QP' "$T"/*.err || return
-	how_slow 2>/dev/null
-	((slow > was))
-}
-
-# patiently ARG…: sets $patient, the same with -t N made longer
-patiently() {
-	local word last=''
-	patient=()
-	for word; do
-		[[ $last != -t ]] || word=$((word * slow))
-		patient+=("$word")
-		last=$word
-	done
-}
 
 # confined NAME CMD…: replaces this shell
 confined() {
@@ -78,9 +46,9 @@ confined() {
 	export QPTRACE_FILE=$W/$name.json QPTRACE_QUIET=1 MALLOC_PERTURB_=165
 	export LD_PRELOAD=$B/libqptrace.so${SPY:+:$B/spy.so} SPY_LOG=$W/$name.log
 	[[ ! ${PLAIN:-} ]] || LD_PRELOAD=${SPY:+$B/spy.so}
-	patiently "$@"
-	exec timeout -k 1 $((${limits[0]:-1} * slow)) setpriv --reuid=65534 --regid=65534 \
-		--clear-groups --no-new-privs "${patient[@]}"
+	# Of forks that are refused the kernel frees the memory only if it is let.
+	exec timeout -k 1 "${limits[0]:-1}" nice -n 15 setpriv --reuid=65534 --regid=65534 \
+		--clear-groups --no-new-privs "$@"
 }
 
 learner() { run "$1" confined "$@" && overran "$1"; }
@@ -136,16 +104,11 @@ rm -rf "$B"
 cp -r "$box/bin" "$B"
 mkdir -p "$W"
 mount -t tmpfs -o size=64m,nr_inodes=1000,uid=65534,gid=65534,mode=700 learner "$W"
-how_slow 2>/dev/null
 for scene in "${scenes[@]}"; do
 	[[ ! -e $box/only ]] || grep -qxF "$scene" "$box/only" || continue
 	clean_up
 	((${#limits[@]})) || { echo "stopped $scene"; continue; }
 	"scene_$scene"
-	if hurried; then
-		clean_up
-		"scene_$scene"
-	fi
 	keep "$scene"
 	echo "done $scene"
 done

@@ -20,7 +20,7 @@ scene_other_gid() { pair a -q rxe0 18515 0 : -q 127.0.0.1 rxe1 18515 0; }
 # The peer's port takes 256 bytes. It says so, and then nothing.
 scene_lower_mtu() {
 	serving a.s "$B/rdma_server" -t 1 rxe0
-	alone peer timeout $((4 * slow)) "$B/peer" connect 127.0.0.1 "$port" hello con,mtu=1,qpn=0x4242,psn=0xabcdef sync plan
+	alone peer timeout 4 "$B/peer" connect 127.0.0.1 "$port" hello con,mtu=1,qpn=0x4242,psn=0xabcdef sync plan
 	reap a.s
 }
 

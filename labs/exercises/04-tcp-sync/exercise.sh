@@ -18,7 +18,7 @@ scene_pair() { pair a -j rxe0 : -j 127.0.0.1 rxe1; }
 meets() {
 	local name=$1
 	: >"$T/peer.rc"
-	start "peer.$name" timeout $((8 * slow)) "$B/peer" listen "$port" record="$T/$name.wire" "${@:2}"
+	start "peer.$name" timeout 8 "$B/peer" listen "$port" record="$T/$name.wire" "${@:2}"
 	await listening "$port"
 	learner "$name" "$B/rdma_client" -t 1 127.0.0.1 rxe1
 	reap "peer.$name"
@@ -29,7 +29,7 @@ scene_bytes() { meets a hello con,qpn=0x1234,psn=0xabcdef,mtu=2; }
 
 scene_slow() {
 	serving a.s "$B/rdma_server" -t 2 rxe0
-	alone peer timeout $((6 * slow)) "$B/peer" connect 127.0.0.1 "$port" hello con,qpn=0x1234,psn=0x77 sync plan,size=24 \
+	alone peer timeout 6 "$B/peer" connect 127.0.0.1 "$port" hello con,qpn=0x1234,psn=0x77 sync plan,size=24 \
 		trickle=2 record="$T/slow.wire"
 	reap a.s
 }

@@ -24,10 +24,10 @@ scene_between() {
 	reap a.s
 }
 
-# spied NAME LIE: a pair whose client is lied to
+# spied NAME LIE: a pair whose client is lied to, and that waits for $seconds
 spied() {
-	serving "$1.s" "$B/rdma_server" -q -t 1 rxe0
-	SPY=1 SPY_LIE=$2 learner "$1" "$B/rdma_client" -q -t 1 127.0.0.1 rxe1
+	serving "$1.s" "$B/rdma_server" -q -t "${seconds:-3}" rxe0
+	SPY=1 SPY_LIE=$2 learner "$1" "$B/rdma_client" -q -t "${seconds:-3}" 127.0.0.1 rxe1
 	reap "$1.s"
 }
 
@@ -51,15 +51,15 @@ scene_late() {
 }
 
 scene_posts_fail() {
-	PLAIN=1 SPY=1 SPY_FAIL=ibv_post_recv:1:12 learner recv "$B/rdma_server" -q -t 1 rxe0
-	serving send.s "$B/rdma_server" -q -t 1 rxe0
-	PLAIN=1 SPY=1 SPY_FAIL=ibv_post_send:1:12 learner send "$B/rdma_client" -q -t 1 127.0.0.1 rxe1
+	PLAIN=1 SPY=1 SPY_FAIL=ibv_post_recv:1:12 learner recv "$B/rdma_server" -q -t 3 rxe0
+	serving send.s "$B/rdma_server" -q -t 3 rxe0
+	PLAIN=1 SPY=1 SPY_FAIL=ibv_post_send:1:12 learner send "$B/rdma_client" -q -t 3 127.0.0.1 rxe1
 	reap send.s
 }
 
 # Completions that never come: polled for, and slept for.
 scene_nobody() {
-	spied lost lost
+	seconds=1 spied lost lost
 	serving asleep.s "$B/rdma_server" -q -t 1 rxe0
 	SPY=1 SPY_LIE=lost learner asleep "$B/rdma_client" -q -e -t 1 127.0.0.1 rxe1
 	reap asleep.s
