@@ -629,6 +629,9 @@ static void test_names(void)
 			    !qp_type_by_name("UNKNOWN", &type));
 	for (int step = 0; step < QP_STATES * QP_STATES; step++)
 		qp_transition_text(step / QP_STATES, step % QP_STATES);
+	expect_true("the last row of the texts",
+		    !strcmp(qp_transition_text(IBV_QPS_SQE, IBV_QPS_RTS),
+			    "sending goes on after a failed send"));
 	expect_true("the last type",
 		    !strcmp(qp_type_name(IBV_QPT_XRC_RECV), "XRC_TGT"));
 	expect_true("the next",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * unit_tcpx_calls.c —— calls.h 的几处边界，test_connection 自己走不到：一个 irecv 的
- * buffer 个数，v8 之前 regMr 的 size
+ * buffer 个数，v8 之前 regMr 的 size；反复问的时候被叫停
  *
  *	unit_tcpx_calls PLUGIN.so     自己与自己连
  */
@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 
 #define WAIT_MS 20000
 #define MOST	NCCL_NET_PLUGIN_MAX_RECVS
@@ -100,9 +101,22 @@ static void check_version(const char *path, int api)
 	tcpx_unload_plugin(&net);
 }
 
+/* 头几次只是空转，也要看：被叫停的人不该再等到期限。*/
+static void check_stop(void)
+{
+	struct poll_pause pause = { 0 };
+
+	catch_stop_signals();
+	CHECK(!pause_between_polls(&pause, INT64_MAX, 0), "nobody stops it");
+	raise(SIGINT);
+	CHECK(pause_between_polls(&pause, INT64_MAX, 0) == -EINTR,
+	      "stopped while it polls");
+}
+
 int main(int argc, char *argv[])
 {
 	for (int api = 5; argc == 2 && api <= 8; api++)
 		check_version(argv[1], api);
+	check_stop();
 	return unit_result("tcpx_calls");
 }
