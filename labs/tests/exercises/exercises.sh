@@ -60,7 +60,7 @@ plant() {
 # grade_class NN: all folders of $T/class; the table is shown, the marks in $T/marks.csv
 grade_class() {
 	labs/exercise grade -j "${JOBS_OF_CLASS:-2}" --csv "$T/marks.csv" "$1" "$T"/class/*/ >"$T/table" 2>&1 ||
-		fail "grade: $(grep 'not judged' "$T/table")"
+		fail "grade: $(grep -E 'not judged|^exercise: ' "$T/table")"
 	cat "$T/table"
 }
 

@@ -75,9 +75,9 @@ test_saved_states() {
 test_counted_time_repeats() {
 	arm64_here || return 0
 	for _ in 1 2 3; do
-		lab run --counted bash -c '
+		lab run --counted bash -c '. labs/tests/guest.sh && T=/tmp/t begin
 			"$0/rdma_server" -q -e -n 2000 rxe0 >/dev/null &
-			until [[ $(ss -Hltn "sport = 18515") ]]; do sleep 0.01; done
+			await listening_or_ended 18515 $!
 			"$0/rdma_client" -j -e -n 2000 10.99.0.1 rxe1
 			wait' "$B" 2>>"$T/err" | jq .seconds >>"$T/times"
 	done
