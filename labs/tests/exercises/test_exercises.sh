@@ -69,6 +69,10 @@ test_wrong_usage() {
 	exercise check 4
 	assertEquals 1 "$rc"
 	assert_in "$out" 'next: labs/exercise start 04'
+	mkdir -p "$T/anna"
+	exercise grade --csv "$T/nowhere/marks.csv" 4 "$T/anna"
+	assertEquals "$out" 1 "$rc"
+	assertEquals 'before anybody is judged' "exercise: $T/nowhere/marks.csv cannot be written" "$(head -n 1 <<<"$out")"
 }
 
 # Each hint and page section that a test names is there, in both languages.
