@@ -234,6 +234,17 @@ test_it_gives_back_what_it_looks_at() {
 	assertEquals "$(err_of told)" "$(out_of plain)" "$(out_of told)"
 }
 
+# What it knows of an object it forgets with the object.
+test_objects_come_and_go() {
+	in_lab '
+		run plain "$B/verbs_probe" flat
+		LD_PRELOAD=$PWD/$B/held.so run told labs/qptrace -o "$T/told.json" -- "$B/verbs_probe" flat
+	' || return 0
+	assertEquals "$(err_of plain)" '0 more pages' "$(out_of plain)"
+	assertEquals "$(err_of told)" '0 more pages' "$(out_of told)"
+	assertEquals 400 "$(count told '.ev == "close_device"')"
+}
+
 # Whatever the recorder asks the system for is refused once: the program does not notice,
 # and what there is of a recording can be read.
 test_refusals() {

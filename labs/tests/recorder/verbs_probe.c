@@ -5,6 +5,7 @@
  *
  *	verbs_probe            全部
  *	verbs_probe peers      只是十二个没有对端的 QP，数自己打开的与映射的
+ *	verbs_probe flat       只是每种对象一个、又一个，数内存
  *	verbs_probe port       只等 port 的两个事件
  *	verbs_probe no_ah      一个没有 AH 的 datagram：librxe 在里面崩溃
  *	verbs_probe no_cq      一个没有 CQ 的 QP：libibverbs 在里面崩溃
@@ -415,6 +416,64 @@ static void look_for_peers(void)
 	       entries("/proc/self/map_files") - maps);
 }
 
+static long pages(void)
+{
+	FILE *statm = fopen("/proc/self/statm", "r");
+	long n = 0;
+
+	must(statm, "/proc/self/statm");
+	if (fscanf(statm, "%ld", &n) != 1)
+		exit(1);
+	fclose(statm);
+	return n;
+}
+
+/* 每种对象一个，QP 与 SRQ 里各有一个 receive；然后全拆掉。*/
+static void one_of_each(const struct rdma_config *config)
+{
+	struct ibv_srq_init_attr init = { .attr = { 16, 1, 0 } };
+	struct ibv_sge sge = { (uintptr_t)memory, 0, 0 };
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_ah_attr to = { .is_global = 1 };
+	struct rdma_resources each;
+	struct ibv_srq *shared;
+	struct ibv_ah *ah;
+
+	if (init_rdma_resources(&each, config) || modify_qp_to_init(&each) ||
+	    ibv_post_recv(each.qp, &wr, &bad))
+		exit(1);
+	to.port_num = each.ib_port;
+	to.grh.dgid = each.gid;
+	to.grh.sgid_index = each.gid_index;
+	ah = ibv_create_ah(each.pd, &to);
+	must(ah, "ibv_create_ah");
+	shared = ibv_create_srq(each.pd, &init);
+	must(shared, "ibv_create_srq");
+	if (ibv_post_srq_recv(shared, &wr, &bad))
+		exit(1);
+	if (ibv_destroy_srq(shared) || ibv_destroy_ah(ah) ||
+	    destroy_rdma_resources(&each))
+		exit(1);
+}
+
+static void come_and_go(void)
+{
+	struct rdma_config config = { .device_name = "rxe0",
+				      .gid_index = GID_INDEX_AUTO,
+				      .msg_size = 64,
+				      .recv_slots = 1,
+				      .send_slots = 1,
+				      .events = true };
+	long before = 0;
+
+	for (int i = 0; i < 400; i++) {
+		if (i == 200)
+			before = pages();
+		one_of_each(&config);
+	}
+	printf("%ld more pages\n", pages() - before);
+}
+
 static void no_ah(void)
 {
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_UD,
@@ -456,6 +515,7 @@ static void only(const char *what)
 		const char *name;
 		void (*run)(void);
 	} parts[] = { { "peers", look_for_peers },
+		      { "flat", come_and_go },
 		      { "port", port_events },
 		      { "no_ah", no_ah },
 		      { "no_cq", no_cq } };
