@@ -186,9 +186,9 @@ test_sessions() {
 		await has_sessions 0
 		peer room $p answer
 		stop engine
-		# The READ is still under way, and its completion never comes.
-		SPY_LIE=lost LD_PRELOAD=$B/spy.so engine late -r 60
-		peer late.peer $p,0,0,1 answer ping answer $p,0,0,1 answer
+		# The READ is still under way, and its completion never comes; there is one answer.
+		SPY_LIE=lost LD_PRELOAD=$B/spy.so engine late -r 2
+		peer late.peer $p,0,0,1 answer silence=1500 ping answer $p,0,0,1 answer
 		stop late node
 	' || return 0
 	assert_done engine late node ends times full room late.peer
@@ -607,6 +607,29 @@ test_a_needle_that_grows() {
 	cmp "$T/out" "$T/grown"
 	assertEquals "the bytes" 0 $?
 	assertEquals "descriptors and memory regions" "$(cat "$T/held.before")" "$(cat "$T/held.after")"
+}
+
+# The node dies in the middle of a READ, and the next one, too, when it is made again.
+test_a_node_that_dies_twice() {
+	with_large 2000000
+	on_engine '
+		export S=$T/store
+		node node1
+		engine_that_stops 100 200 -- -r 60 --chunk 4096 --depth 2
+		how=start client large read 5 1 1 -o "$T/out"
+		await halted engine
+		kill9 node1
+		node node2
+		kill -CONT "${pids[engine]}"
+		await halted engine
+		kill9 node2
+		kill -CONT "${pids[engine]}"
+		reap large
+		stop engine
+	' || return 0
+	assert_error large 1 'Network timeout after [0-9]{1,5}ms'
+	assertEquals "$(err_of engine)" 0 "$(rc_of engine)"
+	assertFalse 'nothing of it' "[ -s '$T/out' ]"
 }
 
 # A READ was refused, and the node has ended: both are known at once, and the link is lost

@@ -553,6 +553,8 @@ test_device_that_lies() {
 		assertEquals "$lie: $(err_of "$lie")" 0 "$(rc_of "$lie")"
 		assert_error "$lie.client" 1 'Network timeout|RDMA operation failed'
 		assertEquals "$lie" "" "$(out_of "$lie.client")"
+		[[ $lie == lost ]] || assertEquals "$lie: a new link at once, and so the second time: $(err_of "$lie")" \
+			2 "$(grep -c 'a READ has failed; ' "$T/$lie.err")"
 	done
 	for call in $calls; do
 		assertEquals "$call: $(err_of "$call")" 0 "$(rc_of "$call")"
