@@ -203,6 +203,8 @@ test_a_port_that_goes_down() {
 		state() { ibv_devinfo -d rxe0 | grep -q "PORT_$1"; }
 		recorded start told "$B/verbs_probe" port
 		await in_file waiting "$T/told.out"
+		kill -QUIT "${pids[told]}"
+		await in_file "SRQ 1" "$T/told.err"
 		ip link set veth0 down
 		await state DOWN
 		recorded run down "$B/verbs_probe"
@@ -213,6 +215,7 @@ test_a_port_that_goes_down() {
 	assertEquals "$(err_of told)" 0 "$(rc_of told)"
 	assertEquals 'PORT_ERR 1 PORT_ACTIVE 1 ' "$(values told 'select(.ev == "async_event") | [.type, .port] | join(" ")')"
 	assertEquals 1 "$(grep -c '^qptrace: asynchronous event' "$T/told.err")"
+	assert_in "$(grep -A1 'SRQ 1$' "$T/told.err")" '1 receive waits, .*: wr_id 0x77, 64 bytes'
 	assert_in "$(err_of told)" '^qptrace: asynchronous event PORT_ERR of rxe0: '
 	assertEquals 'DOWN ' "$(values down 'select(.ev == "port").state')"
 	assertEquals 'rxe0 1 netdev-down ' "$(values down 'select(.ev == "warning") | [.dev, .port, .id] | join(" ")')"
@@ -225,11 +228,14 @@ test_it_gives_back_what_it_looks_at() {
 		recordings=$T
 		recorded serve other "$B/rdma_server" rxe1
 		run plain "$B/verbs_probe" peers
+		options=(--stall 0.1)
 		recorded run told "$B/verbs_probe" peers
 		kill "${pids[other]}"
 		reap other
 	' || return 0
 	assertEquals 12 "$(count told '.ev == "completion" and .status == "RETRY_EXC_ERR"')"
+	assert_in "$(err_of told)" 'hint: the device gives up after [0-9]+ ms only'
+	assert_not_in "$(err_of told)" 'cause: the device gives up'
 	assert_in "$(out_of plain)" '^0 more descriptors, 0 more mappings$'
 	assertEquals "$(err_of told)" "$(out_of plain)" "$(out_of told)"
 }

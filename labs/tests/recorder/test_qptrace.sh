@@ -469,6 +469,7 @@ test_sigquit() {
 	# Of both ends: the one that was refused, and the one that refused.
 	assertEquals 2 "$(count asked.broken_30 '.ev == "stall" and .user_state == "RTS" and .kernel_state == "ERR"')"
 	assertEquals 6 "$(rc_of control.wait_30)"
+	assert_in "$(err_of control.wait_30)" 'posts and completions are not recorded'
 	assert_in "$(err_of control.wait_30)" 'QP [0-9]+ of rxe0 \(RC\): RTS in the user.s copy, RTS in the kernel'
 	assertEquals 'a program with a handler of its own' 9 "$(rc_of asked.quit_30)"
 	assertEquals '' "$(err_of asked.quit_30)"
