@@ -153,7 +153,7 @@ int accept_endpoint(struct ucx_worker *w, ucp_conn_request_h request,
 
 /* ---- connect ------------------------------------------------------------ */
 
-static void free_endpoint(struct ucx_endpoint *ep);
+static bool empty_endpoint(struct ucx_endpoint *ep);
 
 /*
  * 一次尝试。ucp_ep_create 立即返回，连接在后台建立；flush 完成才说明连上了。
@@ -217,10 +217,10 @@ static int try_until(struct ucx_endpoint **ep, const struct addrinfo *list,
 			return rc;
 		last = rc;
 		/* 失败的 ucp_ep 不能再用：关掉，从头再来一个。*/
-		free_endpoint(*ep);
-		*ep = malloc(sizeof(blank));
-		if (!*ep)
-			return -ENOMEM;
+		if (!empty_endpoint(*ep)) {
+			*ep = NULL;
+			return rc;
+		}
 		**ep = blank;
 		to = to->ai_next;
 		if (to)
@@ -481,7 +481,8 @@ static void close_ucp_ep(struct ucx_endpoint *ep)
 		settle_until(ep, deadline_in_ms(10));
 }
 
-static void free_endpoint(struct ucx_endpoint *ep)
+/* 返回 false：UCX 还拿着它的内存，不能再动，也不能 free。*/
+static bool empty_endpoint(struct ucx_endpoint *ep)
 {
 	cancel(ep, &ep->receiving);
 	cancel(ep, &ep->control);
@@ -494,10 +495,10 @@ static void free_endpoint(struct ucx_endpoint *ep)
 			     "short",
 			     "%s: UCX did not give back a buffer within %d s",
 			     ep->peer, PURGE_MS / 1000);
-		return;
+		return false;
 	}
 	room_free(&ep->object);
-	free(ep);
+	return true;
 }
 
 void close_endpoint(struct ucx_endpoint *ep, int rc)
@@ -514,7 +515,8 @@ void close_endpoint(struct ucx_endpoint *ep, int rc)
 		else if (well)
 			say_goodbye(ep);
 	}
-	free_endpoint(ep);
+	if (empty_endpoint(ep))
+		free(ep);
 }
 
 /* ---- transport ---------------------------------------------------------- */

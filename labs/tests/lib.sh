@@ -88,6 +88,7 @@ tearDown() {
 	local how=ok note=''
 	[[ -n ${_shunit_test_:-} && -n ${T:-} ]] || return 0
 	[[ ! -s $T/.kept ]] || fail "kept at the end: $(named_places <"$T/.kept")"
+	[[ ! -s $T/.waited ]] || fail "$(<"$T/.waited")"
 	rm -rf "$T"
 	T=''
 	if ((${__shunit_assertsFailed:-0} > failed_before)); then

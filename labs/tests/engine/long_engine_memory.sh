@@ -180,7 +180,7 @@ test_valgrind() {
 			--errors-for-leak-kinds=definite,indirect \
 			--error-exitcode=9 \
 			"$B/rdma_engine" -s "$sock" -p 10.99.0.1 -d rxe1
-		await connected_or_ended engine "$pid" || await connected engine
+		await_s=240 await connected_or_ended engine "$pid"
 		peer peer ping answer start=9,1,7 answer map=1 answer bytes \
 			complete=1,1,13 answer start=9,1,7 answer length=0 answer
 		stop engine node

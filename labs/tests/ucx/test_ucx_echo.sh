@@ -416,11 +416,12 @@ test_port_in_use() {
 		assert_in "$(err_of second)" '^ next: .*ss -ltnp'
 		stop server
 		# Again at once: no minute of TIME_WAIT.
-		start server "$B/$program" server -q -p "$port"
+		start server "$B/$program" server -p "$port"
 		await listening_or_ended "$port" "$pid"
 		ask $program again -q
 		stop server
 		assert_done again server
+		[[ $program == sock_echo ]] || assert_in "$(out_of server)" ': closed after [1-9][0-9]* messages$'
 	done
 }
 
