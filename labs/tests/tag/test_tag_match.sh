@@ -101,7 +101,7 @@ test_the_channel_on_rxe() {
 }
 
 test_two_processes() {
-	local size
+	local size all one_in
 	in_lab '
 		eval "$LATENCY"
 		for size in 0 8192 8193; do
@@ -111,9 +111,14 @@ test_two_processes() {
 		latency small -q -e 16 : -n 3 -e 16 -s 17
 		latency least -q -e 1 : -q -n 3 -e 1 -s 2
 		LD_PRELOAD=$B/spy.so SPY_LOG=$T/rights latency read -q : -q -n 3 -s 8193
+		LD_PRELOAD=$B/spy.so SPY_LOG=$T/posts latency signaled -q : -q -n 200 -s 8
 	' || return 0
 	assert_pair least
 	assert_pair read
+	assert_pair signaled
+	all=$(grep -c '^post_send ' "$T/posts")
+	one_in=$((all / $(grep -c '^post_send .*flags=10$' "$T/posts"))) # SIGNALED | INLINE
+	assertTrue "one in $one_in of $all" "((all > 400 && one_in > 14 && one_in < 17))"
 	# The rings of both; what is fetched, only to be written here; what is sent, only
 	# to be read from there.
 	assertEquals '      6 access=1
