@@ -80,6 +80,7 @@ test_killed() {
 		kill -CONT "${pids[early]}"
 		reap early
 		kill -CONT "${pids[third]}"
+		await in_file " took " "$T/third.out" # SIGTERM would be a stop
 		end third
 	' || return 0
 	assert_done ring other after third
