@@ -263,16 +263,18 @@ test_memory_limit() {
 }
 
 test_memory_is_chosen_by_the_limit() {
-	local limit memory
-	while read -r limit memory; do
+	local limit role memory
+	while read -r limit role memory; do
 		# shellcheck disable=SC2016
-		assertEquals "with $limit MiB" "$memory" "$(bash -euc 'root=x cache=x tools=x; . "$1"
-			eval "memory_limit() { echo $2; }"; choose_size warm; echo $memory' _ \
-			"$tree/labs/vm/vm.sh" "$limit")"
+		assertEquals "$role, with $limit MiB" "$memory" "$(bash -euc 'root=x cache=x tools=x; . "$1"
+			eval "memory_limit() { echo $2; }"; choose_size "$3"; echo $memory' _ \
+			"$tree/labs/vm/vm.sh" "$limit" "$role")"
 	done <<-'END'
-	1024 768
-	2048 1024
-	16000 2048
+	1024 warm 768
+	1024 counted 768
+	2048 warm 1024
+	16000 warm 2048
+	16000 counted 1024
 	END
 }
 
