@@ -33,7 +33,7 @@ starter() {
 	mv "$T/class/${folder##*/}" "$T/class/$1"
 }
 
-# drawn NAME: half of the cases are tried at each commit, another half at the next;
+# drawn NAME: about half of the cases are tried, drawn anew for each commit;
 # CASES=all tries all
 drawn() {
 	local sum
