@@ -180,10 +180,11 @@ nap() { read -rt "$1" -u "$nap_fd" || true; }
 # await CMD…: until it succeeds, two minutes ($await_s seconds) at most; then the test fails
 # in any case (lib.sh)
 await() {
-	local end=$((SECONDS + ${await_s:-120})) ms=10 nap
+	local most=${await_s:-120} ms=10 nap
+	local end=$((SECONDS + most))
 	until "$@"; do
 		((SECONDS < end)) || {
-			echo "waited ${await_s:-120} s for: $*" | tee -a "$T/.waited" >&2
+			echo "waited $most s for: $*" | tee -a "$T/.waited" >&2
 			return 1
 		}
 		# Not often: each look is a process or two, and these are emulated.

@@ -70,6 +70,8 @@ choose_size() {
 		((memory < 1024)) || memory=1024
 	fi
 	memory=${LAB_MEMORY:-$memory}
+	[[ $memory =~ ^[1-9][0-9]{2,6}$ ]] && ((memory >= 512)) ||
+		die 2 "LAB_MEMORY is \"$memory\"" "LAB_MEMORY=1024, in MiB, at least 512"
 }
 
 # state_key ROLE: names the saved state; all that shapes it is in the hash

@@ -53,12 +53,7 @@ plant() {
 		$'\t'*) [[ ! $name ]] || printf '%s\n' "${line#$'\t'}" >>"$T/wrong/$name.sed" ;;
 		*)
 			name=${line%% *}
-			if (($#)); then
-				[[ " $* " == *" $name "* ]] || name=''
-			elif ! drawn "$name"; then
-				name=''
-			fi
-			[[ $name ]] || continue
+			if (($#)); then [[ " $* " == *" $name "* ]]; else drawn "$name"; fi || { name='' && continue; }
 			expected+=("$line")
 			;;
 		esac

@@ -51,6 +51,8 @@ test_wrong_words() {
 	refused 2 'up takes' 'lab' "$L" up now please
 	refused 2 'down takes no argument "now"' 'labs/lab down' "$L" down now
 	refused 2 'clean-cache takes no argument "x"' 'labs/lab clean-cache' "$L" clean-cache x
+	refused 2 'LAB_MEMORY is "2G"' 'LAB_MEMORY=1024' env LAB_MEMORY=2G "$L" run --fresh true
+	refused 2 'LAB_MEMORY is "511"' 'LAB_MEMORY=1024' env LAB_MEMORY=511 "$L" run --counted true
 }
 
 # says CODE PATTERN CMD…

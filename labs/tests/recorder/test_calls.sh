@@ -243,8 +243,10 @@ test_it_gives_back_what_it_looks_at() {
 # What it knows of an object it forgets with the object.
 test_objects_come_and_go() {
 	in_lab '
+		. labs/tests/recorder/qptrace.sh
+		recordings=$T
 		run plain "$B/verbs_probe" flat
-		LD_PRELOAD=$PWD/$B/held.so run told labs/qptrace -o "$T/told.json" -- "$B/verbs_probe" flat
+		recorded run told "$B/verbs_probe" flat
 	' || return 0
 	assertEquals "$(err_of plain)" '0 more pages' "$(out_of plain)"
 	assertEquals "$(err_of told)" '0 more pages' "$(out_of told)"

@@ -129,14 +129,6 @@ static void in_a_child(void (*body)(void))
 	CHECK(!status, "the child ended with %d", status);
 }
 
-static size_t pages(void)
-{
-	char text[64];
-
-	read_text("/proc/self/statm", text, sizeof(text));
-	return strtoul(text, NULL, 10);
-}
-
 /* ---- recorder.c ----------------------------------------------------------- */
 
 static void try_file_names(void)
@@ -524,16 +516,17 @@ static void try_queues(void)
 {
 	struct record post = { .object = &no_qps, .kind = RECORD_POST_SEND };
 	struct object *qp, *owner;
-	size_t before;
+	long before;
 
 	live(300);
-	before = pages();
+	before = mapped_pages();
 	for (int i = 0; i < 100; i++)
 		live(300);
 	for (int i = 0; i < 1000; i++)
 		live(0);
 	/* 每个队列至少两页，四个对象至少一页。*/
-	CHECK(pages() < before + 100, "%zu pages more", pages() - before);
+	CHECK(before > 0 && mapped_pages() < before + 100, "%ld pages more",
+	      mapped_pages() - before);
 	qp = object_add(OBJECT_QP, &no_qps, NULL);
 	no_memory = 1;
 	objects_book(&post, 1, &owner);

@@ -14,6 +14,8 @@
  */
 #include "rdma_common.h"
 
+#include "../open_files.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -419,18 +421,6 @@ static void look_for_peers(void)
 	       entries("/proc/self/map_files") - maps);
 }
 
-static long pages(void)
-{
-	FILE *statm = fopen("/proc/self/statm", "r");
-	long n = 0;
-
-	must(statm, "/proc/self/statm");
-	if (fscanf(statm, "%ld", &n) != 1)
-		exit(1);
-	fclose(statm);
-	return n;
-}
-
 /* 每种对象一个，QP 与 SRQ 里各有一个 receive；然后全拆掉。*/
 static void one_of_each(const struct rdma_config *config)
 {
@@ -471,10 +461,11 @@ static void come_and_go(void)
 
 	for (int i = 0; i < 400; i++) {
 		if (i == 200)
-			before = pages();
+			before = mapped_pages();
 		one_of_each(&config);
 	}
-	printf("%ld more pages\n", pages() - before);
+	printf("%ld more pages%s\n", mapped_pages() - before,
+	       before ? "" : "?");
 }
 
 static void no_ah(void)
