@@ -99,7 +99,14 @@ test_suites_that_fail_are_counted() {
 	mkdir -p "$tree/labs/tests/none"
 	echo 'exit 3' >"$tree/labs/tests/none/test_dies.sh"
 	echo 'for ((i = 0; i < 9999; i++)); do echo "ASSERT:$i is wrong"; done; exit 1' >"$tree/labs/tests/none/test_loud.sh"
-	says 1 '^0 passed, 2 failed, 0 skipped$' env JOBS=1 "$tree/labs/tests/run" labs/tests/none/test_{dies,loud}.sh
+	cat >"$tree/labs/tests/none/test_waits.sh" <<-'END'
+		. "$(dirname "$0")/../lib.sh"
+		. labs/tests/guest.sh
+		test_in_vain() { await_s=1 await false || true; }
+		. shunit2
+	END
+	says 1 '^0 passed, 3 failed, 0 skipped$' env JOBS=1 "$tree/labs/tests/run" labs/tests/none/test_{dies,loud,waits}.sh
+	assert_in "$(<"$T/out")" 'waited 1 s for: false'
 	assert_in "$(<"$T/out")" 'not ok the suite ended with 3 after 0 tests'
 	assert_in "$(<"$T/out")" '^  ASSERT:9 is wrong$'
 }

@@ -376,6 +376,7 @@ misbehaves() { # LIST
 }
 
 test_no_server() {
+	local attempts
 	next_port
 	ask ucx_echo none -q -t 1
 	assert_error none 1 "ucp_ep_create\(127.0.0.1, TCP port $port\): UCS_ERR"
@@ -400,11 +401,14 @@ test_no_server() {
 	assert_error two 1 'UCS_ERR_REJECTED'
 	# It comes late.
 	next_port
-	begin_ask ucx_echo late -q
+	SPY_UCX_LOG=$T/calls spied begin_ask ucx_echo late -q
 	nap 0.5
 	start server "$B/ucx_echo" server -q -j -p "$port" -c 1
 	reap late server
 	assert_done late server
+	attempts=$(grep -c '^ucp_ep_create$' "$T/calls")
+	assertTrue "$attempts attempts" '((attempts > 1))'
+	assertEquals 'each is closed' "$attempts" "$(grep -c '^ucp_ep_close_nbx$' "$T/calls")"
 }
 
 test_port_in_use() {
