@@ -70,7 +70,7 @@ choose_size() {
 		((memory < 1024)) || memory=1024
 	fi
 	memory=${LAB_MEMORY:-$memory}
-	[[ $memory =~ ^[1-9][0-9]{2,6}$ ]] && ((memory >= 512)) ||
+	[[ $memory =~ ^[1-9][0-9]{2,6}$ && $memory -ge 512 ]] ||
 		die 2 "LAB_MEMORY is \"$memory\"" "LAB_MEMORY=1024, in MiB, at least 512"
 }
 
