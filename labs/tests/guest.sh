@@ -51,9 +51,17 @@ build_helpers() {
 	helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c && build_peer "$B"
 }
 
-rc_of() { cat "$T/$1.rc" 2>/dev/null || echo none; }
-out_of() { cat "$T/$1.out"; }
-err_of() { cat "$T/$1.err"; }
+# text FILE: what cat would print of such a file, but without a process
+text() {
+	local lines
+	mapfile lines <"$1" && printf '%s' "${lines[@]}"
+}
+
+rc_of() {
+	if [[ -s $T/$1.rc ]]; then text "$T/$1.rc"; else echo none; fi
+}
+out_of() { text "$T/$1.out"; }
+err_of() { text "$T/$1.err"; }
 
 # assert_clean [PATTERN]: no report of a sanitizer (nor PATTERN) in this test, and
 # nobody ended with a report's code
@@ -90,15 +98,20 @@ assert_pair() {
 
 # assert_error NAME RC PATTERN: it ended with RC and one error, which says PATTERN.
 assert_error() {
-	local text
+	local text line errors=0 others=''
 	text=$(err_of "$1")
+	while IFS= read -r line; do
+		case $line in
+		'error: '*) errors=$((errors + 1)) ;;
+		' next: '* | ' seen: '*) ;;
+		*) others+=$line ;;
+		esac
+	done <<<"$text"
 	assertEquals "exit code of $1 ($text)" "$2" "$(rc_of "$1")"
-	assertEquals "error lines of $1 in: $text" \
-		1 "$(grep -c '^error: ' <<<"$text")"
+	assertEquals "error lines of $1 in: $text" 1 "$errors"
 	assert_in "$text" "$3" "$1:"
 	# Nothing but that line, at most one "next", and the evidence.
-	assertEquals "other lines of $1 in: $text" "" \
-		"$(grep -v '^error: \|^ next: \|^ seen: ' <<<"$text")"
+	assertEquals "other lines of $1 in: $text" "" "$others"
 }
 
 # assert_refusals LEAST SURVIVED [SERVERS] <LINES: LEAST of them at least, and each refusal
@@ -286,7 +299,7 @@ start() {
 	# then who awaits a word of this one would find that of the last of its name.
 	: >"$T/$name.out"
 	: >"$T/$name.err"
-	[[ ! -e $T/$name.rc ]] || rm "$T/$name.rc"
+	[[ ! -e $T/$name.rc ]] || : >"$T/$name.rc"
 	if ours "$@"; then
 		# Not through keeping(): $pid would be a shell.
 		KEPT=$T/.kept LD_PRELOAD=$KEPT_FOLDER/kept.so${LD_PRELOAD:+:$LD_PRELOAD} \

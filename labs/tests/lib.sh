@@ -138,10 +138,33 @@ helper() {
 	) 9>"$out.lock"
 }
 
-# assert_in TEXT PATTERN [MESSAGE]: TEXT matches the extended regex PATTERN.
+# expr ARG…: shunit2 counts with it, three processes for each assertion
+expr() {
+	if [[ ${2-} == + ]]; then
+		echo $(($1 + $3))
+	else
+		command expr "$@"
+	fi
+}
+
+# matches TEXT PATTERN: a line of TEXT matches the extended regex PATTERN; this is asked
+# so often that it starts no process, if TEXT is short
+matches() {
+	local line
+	if ((${#1} > 4000)) || [[ $2 == *$'\n'* ]]; then
+		grep -qE -- "$2" <<<"$1"
+		return
+	fi
+	while IFS= read -r line; do
+		[[ ! $line =~ $2 ]] || return 0
+	done <<<"$1"
+	return 1
+}
+
+# assert_in TEXT PATTERN [MESSAGE]
 assert_in() {
-	if grep -qE -- "$2" <<<"$1"; then
-		assertTrue 0
+	if matches "$1" "$2"; then
+		assertEquals 0 0
 	else
 		fail "${3:-} nothing matches /$2/ in: $1"
 	fi
@@ -149,10 +172,10 @@ assert_in() {
 
 # assert_not_in TEXT PATTERN [MESSAGE]
 assert_not_in() {
-	if grep -qE -- "$2" <<<"$1"; then
+	if matches "$1" "$2"; then
 		fail "${3:-} /$2/ should not match in: $1"
 	else
-		assertTrue 0
+		assertEquals 0 0
 	fi
 }
 

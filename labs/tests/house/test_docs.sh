@@ -143,25 +143,34 @@ test_regions_are_compared_byte_by_byte() {
 	assertEquals 1 "$rc"
 }
 
-# drifts OLD NEW / stays OLD NEW: with such output, check must (not) complain.
-drifts() {
-	printf '%s\n' "$1" >"$T/value"
-	docs fill
-	printf '%s\n' "$2" >"$T/value"
-	docs check
-	assertEquals "from '$1' to '$2' must be drift" 1 "$rc"
-	assert_in "$out" '^\+'
-}
+# drifts OLD NEW, stays OLD NEW: of such output check must (not) complain; ask_all asks
+# for all of them in one page
+drifts() { cases+=(drift "$1" "$2"); }
+stays() { cases+=('' "$1" "$2"); }
 
-stays() {
-	printf '%s\n' "$1" >"$T/value"
-	docs fill
-	printf '%s\n' "$2" >"$T/value"
-	docs check
-	assertEquals "from '$1' to '$2' is no drift: $out" 0 "$rc"
+ask_all() {
+	local i n
+	: >"$T/README.md"
+	for ((i = 0; i < ${#cases[@]}; i += 3)); do
+		echo "${cases[i + 1]}" >"$T/value$i"
+		printf '<!-- run cat value%d -->\n<!-- /run -->\n' "$i" >>"$T/README.md"
+	done
+	docs fill README.md
+	assertEquals "fill: $out" 0 "$rc"
+	for ((i = 0; i < ${#cases[@]}; i += 3)); do
+		echo "${cases[i + 2]}" >"$T/value$i"
+	done
+	docs check README.md
+	assertEquals "$out" "$([[ ! ${cases[0]} ]] || echo 1)" "${rc#0}"
+	for ((i = 0; i < ${#cases[@]}; i += 3)); do
+		n=$(grep -n "cat value$i -->" "$T/README.md")
+		assertEquals "'${cases[i + 1]}', then '${cases[i + 2]}'" "${cases[i]}" \
+			"$(sed -n "s/^README.md:${n%%:*}: the run block has \(drift\)ed.*/\1/p" <<<"$out")"
+	done
 }
 
 test_check_catches_output_drift() {
+	local cases=()
 	make_tree
 	drifts 'state RTR' 'state RTS'
 	drifts 'device rxe0' 'device rxe1'
@@ -182,9 +191,11 @@ test_check_catches_output_drift() {
 	drifts '  51  a8 82 81       Packet Sequence Number: 1' '  52  a8 82 81       Packet Sequence Number: 1'
 	drifts 'id f2385930-7c39-4acf-b319-b87e5600058d' 'id f2385930-7c39'
 	drifts ' 11  qp_num   00 00 00 11' ' 11  qp_num   00 00 00 12'
+	ask_all
 }
 
 test_check_bears_volatile_values() {
+	local cases=()
 	make_tree
 	stays 'PSN 0x1a2b3c   next' 'PSN 0x5d6e next'
 	stays 'to qptrace-mine-243.json' 'to qptrace-mine-96.json'
@@ -204,6 +215,7 @@ test_check_bears_volatile_values() {
 		'  51  cb 26 8f       Packet Sequence Number: 13313679'
 	stays 'id "f2385930-7c39-4acf-b319-b87e5600058d",' \
 		'id "00112233-4455-4677-8899-aabbccddeeff",'
+	ask_all
 }
 
 test_exit_code() {

@@ -184,11 +184,8 @@ END {
 # planted PATH CODE…: what check_floors says of the real objects with more of
 # them, compiled from CODE, at PATH (or instead of the one there).
 planted() {
-	local object
-	while read -r object; do
-		mkdir -p "$T/o/$(dirname "$object")"
-		cp "$B/$object" "$T/o/$object"
-	done <"$B/floors.objects"
+	mkdir -p "$T/o"
+	(cd "$B" && xargs cp --parents -t "$T/o") <"$B/floors.objects"
 	while (($#)); do
 		mkdir -p "$T/o/$(dirname "$1")"
 		echo "$2" | ${CC:-cc} -x c -c -o "$T/o/$1" - || fail "cannot compile $2"

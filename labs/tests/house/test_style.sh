@@ -21,8 +21,8 @@ files_of() {
 			sed 's/^..//'
 	) | sort | while read -r file; do
 		# Deleted but not committed yet, and binary files, do not count.
-		[[ -f $1/$file ]] && grep -Iq '' "$1/$file" && echo "$file"
-	done
+		[[ -f $1/$file ]] && echo "$file"
+	done | (cd "$1" && tr '\n' '\0' | xargs -0r grep -Il '')
 }
 
 c_files() { printf '%s\n' "$@" | grep '\.[ch]$'; }
@@ -64,21 +64,24 @@ rule_bash_n() {
 }
 
 rule_spdx() {
-	local file
+	local file head
 	{
 		c_files "$@"
 		bash_files "$@"
 		printf '%s\n' "$@" | grep -E '(^|/)Makefile$|\.(mk|awk|py|cc|cpp)$'
 	} | while read -r file; do
-		head -n 3 "$file" | grep -q 'SPDX-License-Identifier: MIT' ||
+		mapfile -tn 3 head <"$file"
+		[[ ${head[*]} == *'SPDX-License-Identifier: MIT'* ]] ||
 			echo "$file: no SPDX line. Put one on top."
 	done
 }
 
 rule_language() {
-	local file han
+	local file han chinese
+	chinese=" $(LC_ALL=C.UTF-8 grep -lP '\p{Han}' "$@" | tr '\n' ' ')"
 	for file; do
-		LC_ALL=C.UTF-8 grep -qP '\p{Han}' "$file" && han=1 || han=0
+		han=0
+		[[ $chinese != *" $file "* ]] || han=1
 		case $file in
 		*.h)
 			((han == 0)) || echo "$file: a header has Chinese" \
