@@ -8,7 +8,8 @@
 #   demo       a server and a client over a real Soft-RoCE device, side by side
 #   test       what the programs do; the last line counts the tests
 #   quick      before a commit: style and suites of what changed, in a minute
-#   test-long  all that can go wrong; ASan, UBSan, valgrind; the fuzzers, the pages
+#   test-long  all that can go wrong; ASan, UBSan, valgrind; the fuzzers, the pages;
+#              HALF=1: half of its suites, drawn by the commit
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
 #   bench      our programs against perftest, iperf3 and others, as ratios
 #   bench-plots  how the figures grow: with sizes, clients, QPs, channels, events;
@@ -299,7 +300,7 @@ quick:
 test-long:
 	@$(call deps,build lab test arm64)
 	$(MAKE) $(jobs) all
-	labs/tests/run --long
+	labs/tests/run --long $(if $(HALF),--half)
 
 .PHONY: test-distros
 test-distros:

@@ -214,6 +214,7 @@ start_scenes() {
 	attempts=$((attempts + 1))
 	[[ ! $news ]] || exec {news}<&-
 	rm -rf "$box.news" "${box:?}"/seen/*
+	loaded=''
 	mkfifo "$box.news"
 	play "$box" 600 "$box" >"$box.news" 2>"$box.lab" </dev/null &
 	lab_pid=$!
@@ -274,14 +275,20 @@ out_of() { cat "$E/$1.out" 2>/dev/null; }
 err_of() { cat "$E/$1.err" 2>/dev/null; }
 
 # load_records: what the recorder wrote in this scene, a record a line: the name of
-# the program's run, then KEY=VALUE, apart by tabs
+# the program's run, then KEY=VALUE, apart by tabs. Several tests look at one scene.
 load_records() {
+	[[ ${loaded:-} == "$E" ]] || read_records
+	all_records=("${loaded_records[@]}")
+}
+
+read_records() {
 	# Of two processes, whichever meets verbs first writes NAME.json, the other NAME.json.PID.
 	local file files=()
 	for file in "$E"/*.json "$E"/*.json.[0-9]*; do
 		[[ ! -e $file ]] || files+=("$file")
 	done
-	mapfile -t all_records < <([[ ! ${files[*]} ]] || jq -rR '(fromjson? // empty) as $r |
+	loaded=$E
+	mapfile -t loaded_records < <([[ ! ${files[*]} ]] || jq -rR '(fromjson? // empty) as $r |
 		[(input_filename | sub(".*/"; "") | sub("[.]json([.][0-9]+)?$"; "")),
 		($r | to_entries[] | "\(.key)=\(.value)")] | join("\t")' "${files[@]}")
 }
@@ -493,7 +500,11 @@ well() {
 	done
 }
 
-one_line() { tr -s '\n\t' '  ' <<<"${1:--}" | sed 's/ *$//'; }
+one_line() {
+	local words
+	read -rd '' -a words <<<"${1:--}" || :
+	printf '%s\n' "${words[*]}"
+}
 
 # run_test NAME: sets $line; $helped: the hint and section of each cause that was named
 run_test() {

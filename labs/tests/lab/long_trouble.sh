@@ -75,6 +75,8 @@ test_words_of_the_other_scripts() {
 	says 2 '^run: next: labs/tests/run --help' "$tree/labs/tests/run" --nonsense
 	says 2 '^run: there is no suite no/such.sh' "$tree/labs/tests/run" no/such.sh
 	says 2 '^run: --long goes without' "$tree/labs/tests/run" --long labs/tests/lab/test_lab.sh
+	says 2 '^run: --half goes with --long' "$tree/labs/tests/run" --half
+	says 1 '^run: --half draws by the commit' "$tree/labs/tests/run" --long --half
 	says 2 '^run: --repeat is "often"' "$tree/labs/tests/run" --repeat often
 	says 0 'labs/tests/quick \[--list\]' "$tree/labs/tests/quick" --help
 	says 2 '^quick: next: labs/tests/quick --help' "$tree/labs/tests/quick" --nonsense
@@ -88,7 +90,6 @@ test_words_of_the_other_scripts() {
 	says 2 '^reached: JOBS is "0"' env JOBS=0 "$tree/labs/tests/mutants/reached"
 	says 1 '^reached: next: git clone' "$tree/labs/tests/mutants/reached"
 	git -C "$tree" init -q
-	git -C "$tree" add common/device.c
 	says 2 '^random: no file with faults matches "no/such.c"' "$tree/labs/tests/mutants/random" 5 1 no/such.c
 	rm -r "$tree/.git"
 	says 2 '^run: JOBS is "many"' env JOBS=many "$tree/labs/tests/run" labs/tests/lab/test_lab.sh
@@ -110,6 +111,33 @@ test_suites_that_fail_are_counted() {
 	assert_in "$(<"$T/out")" 'waited 1 s for: false'
 	assert_in "$(<"$T/out")" 'not ok the suite ended with 3 after 0 tests'
 	assert_in "$(<"$T/out")" '^  ASSERT:9 is wrong$'
+}
+
+# half_of COMMIT: the suites that --half draws for it, one a line
+half_of() {
+	git -C "$tree" -c user.name=x -c user.email=x@x commit -q --allow-empty -m "$1" --date "$1 +0000"
+	says 0 "^$n passed, 0 failed, 0 skipped$" env JOBS=2 "$tree/labs/tests/run" --long --half
+	grep '^labs/' "$T/out" | sort
+}
+
+test_half_of_them_is_drawn_by_the_commit() {
+	local suite n=0 first second both
+	git -C "$tree" init -q
+	for suite in "$tree"/labs/tests/*/{long,test}_*.sh; do
+		cat >"$suite" <<<'echo "ok,test,0," | tr , "\t" >>"$TEST_RESULTS"'
+	done
+	says 0 ' passed, 0 failed, 0 skipped$' env JOBS=2 "$tree/labs/tests/run" --long
+	n=$(grep -c '^labs/' "$T/out")
+	both=$(grep '^labs/' "$T/out" | sort)
+	n=$(((n + 1) / 2))
+	first=$(half_of 1)
+	second=$(half_of 2)
+	assertEquals 'none but those' '' "$(comm -13 <(echo "$both") <(echo "$first"))"
+	assertEquals "$n" "$(wc -l <<<"$first")"
+	assertNotEquals "$first" "$second"
+	assertEquals 'the same commit draws the same' "$second" "$(says 0 . env JOBS=2 "$tree/labs/tests/run" --long --half && grep '^labs/' "$T/out" | sort)"
+	rm -r "$tree/.git"
+	cp -r "$ROOT/labs/tests" "$tree/labs/"
 }
 
 test_home() {
