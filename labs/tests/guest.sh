@@ -374,15 +374,22 @@ both() {
 # assert_refusals.
 starved() {
 	local -x KEPT_FAIL=$1 KEPT_FAILED=$T/$2.failed
-	rm -f "$KEPT_FAILED"
+	: >"$KEPT_FAILED"
 	run "${@:2}"
 	refusal "$1" "$2"
 }
 
 # refusal N NAME: false, if there was none. A plugin says itself what it was refused.
 refusal() {
+	local line errors=0 said=''
 	[[ -s $T/$2.failed ]] || return
-	echo "$2|${KEPT_HARMLESS:+harmless }$1|$(<"$T/$2.failed")|$(<"$T/$2.rc")|$(grep -c '^error: ' "$T/$2.err")|$(grep '^error: \|^\[ncclNet\]' "$T/$2.err" | paste -sd ' ')"
+	while IFS= read -r line; do
+		case $line in
+		'error: '*) errors=$((errors + 1)) said+="${said:+ }$line" ;;
+		'[ncclNet]'*) said+="${said:+ }$line" ;;
+		esac
+	done <"$T/$2.err"
+	echo "$2|${KEPT_HARMLESS:+harmless }$1|$(<"$T/$2.failed")|$(<"$T/$2.rc")|$errors|$said"
 }
 
 # each_request CMD ARG…: CMD N ARG… for N = 1, 2 and so on, until there is no such request;
@@ -401,7 +408,7 @@ refusals() { each_request starved "$@"; }
 # while meet_host() lets it serve a client, and end
 refusals_of_server() { each_request starved_server "$1"; }
 starved_server() { # N NAME
-	rm -f "$T/$2.failed"
+	: >"$T/$2.failed"
 	KEPT_FAIL=$1 KEPT_FAILED=$T/$2.failed start_host "$2"
 	ended "${pids[$2]}" || meet_host "$2"
 	reap "$2"

@@ -13,7 +13,7 @@ suites_of() {
 	labs/tests/mutants/* | .*) ;;
 	labs/tests/*/*) room=${1#labs/tests/} ;;
 	lessons/*/*) echo "$(dirname "$1")/check.sh" ;;
-	lessons/glossary.txt) echo labs/tests/house/test_{docs,prose}.sh ;;
+	lessons/glossary.txt) echo labs/tests/house/test_{docs,pages,prose}.sh ;;
 	lessons/*) echo lessons/*/check.sh ;;
 	docs-zh/*) compgen -G "lessons/$(basename "$1" .md)/check.sh" || : ;;
 	common/ipc/*) room=engine ;;
@@ -34,7 +34,7 @@ suites_of() {
 		echo labs/tests/recorder/test_saboteur.sh ;;
 	labs/faults/*) room=explain ;;
 	labs/deps.sh | Makefile) echo labs/tests/house/test_deps.sh ;;
-	labs/docs | labs/tools/*.awk | *.md) echo labs/tests/house/test_{docs,prose}.sh ;;
+	labs/docs | labs/tools/*.awk | *.md) echo labs/tests/house/test_{docs,pages,prose}.sh ;;
 	labs/*) room=lab ;;
 	esac
 	[[ ! $room ]] || compgen -G "labs/tests/${room%%/*}/test_*.sh" || :
@@ -44,7 +44,7 @@ suites_of() {
 judges_of() {
 	suites_of "$1"
 	case $1 in
-	common/base/*) echo labs/tests/{pair/test_*,ucx/test_ucx_echo,remote/test_ring}.sh ;;
+	common/base/*) echo labs/tests/{pair/test_*,ucx/test_ucx_{echo,faults},remote/test_ring}.sh ;;
 	esac
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# labs/docs: fills and checks the pages of made-up trees, then of this one.
+# labs/docs: fills and checks the pages of made-up trees; this one's: test_pages.sh
 # shellcheck source=labs/tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
@@ -671,14 +671,6 @@ END
 	docs check README.md
 	assertEquals 1 "$rc"
 	assert_in "$out" '^README.md:[0-9]*: the run block has drifted'
-}
-
-# Their code and headings; what their commands print is in long_docs.sh.
-test_pages_of_this_tree_show_its_code() {
-	[[ -x build/qp_explain ]] || build BUILD=build build/qp_explain
-	rc=0
-	out=$("$DOCS" check --no-run 2>&1) || rc=$?
-	assertEquals "$out" 0 "$rc"
 }
 
 . shunit2

@@ -287,30 +287,6 @@ test_holes_that_do_not_matter() {
 	done
 }
 
-# An independent user of the interface: it has none of this project's headers.
-test_net_driver() {
-	# Both ends of 64 comms are one process; many systems begin with 1,024 descriptors.
-	ulimit -Sn "$(ulimit -Hn)"
-	local name
-	build_driver || return
-	# Three at a time: some of its tests only wait.
-	drive lab.5 "$B/libnccl-net-lab.so" 5 all
-	drive lab.6 "$B/libnccl-net-lab.so" 6 all
-	drive mixed.5 "$B/libnccl-net-mixed.so" 5 all
-	reap lab.5 lab.6 mixed.5
-	drive lab.7 "$B/libnccl-net-lab.so" 7 all
-	drive lab.8 "$B/libnccl-net-lab.so" 8 all
-	drive mixed.8 "$B/libnccl-net-mixed.so" 8 all
-	reap lab.7 lab.8 mixed.8
-	NCCL_LAB_NSOCKS=1 drive sockets.1 "$B/libnccl-net-lab.so" 8 all
-	NCCL_LAB_NSOCKS=8 drive sockets.8 "$B/libnccl-net-lab.so" 8 all
-	reap sockets.1 sockets.8
-	for name in lab.{5,6,7,8} mixed.{5,8} sockets.{1,8}; do
-		assertEquals "$name: $(out_of "$name") $(err_of "$name")" \
-			0 "$(rc_of "$name")"
-	done
-}
-
 # Where test_connection itself never goes.
 test_calls_at_their_limits() {
 	local flags

@@ -177,3 +177,18 @@ bad_servers() {
 	wait "${visits[@]}"
 	each "$BAD_SERVERS" told
 }
+
+# What UCX says of each request that was not freed, or still waits, when its worker ends
+assert_none_left() { assert_not_in "$(cat "$T/ucx.log")" 'was not returned to mpool'; }
+
+# spied CMD…: with ucx_spy.so; SPY_UCX_FAIL and others say what that does
+spied() {
+	helper "$B/ucx_spy.so" -O1 -fPIC -shared labs/tests/ucx/ucx_spy.c
+	LD_PRELOAD=$B/ucx_spy.so "$@"
+}
+
+# await_echoes CLIENT…: until each is in the middle of its echoes
+await_echoes() {
+	local name
+	for name; do await in_file 'send and receive$' "$T/$name.out"; done
+}
