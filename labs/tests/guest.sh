@@ -54,7 +54,7 @@ build_helpers() {
 # text FILE: what cat would print of such a file, but without a process
 text() {
 	local lines
-	mapfile lines <"$1" && printf '%s' "${lines[@]}"
+	mapfile -d '' lines <"$1" && printf '%s' "${lines[@]}"
 }
 
 rc_of() {
@@ -381,14 +381,15 @@ starved() {
 
 # refusal N NAME: false, if there was none. A plugin says itself what it was refused.
 refusal() {
-	local line errors=0 said=''
+	local line lines errors=0 said=''
 	[[ -s $T/$2.failed ]] || return
-	while IFS= read -r line; do
+	mapfile -t lines <"$T/$2.err"
+	for line in "${lines[@]}"; do
 		case $line in
 		'error: '*) errors=$((errors + 1)) said+="${said:+ }$line" ;;
 		'[ncclNet]'*) said+="${said:+ }$line" ;;
 		esac
-	done <"$T/$2.err"
+	done
 	echo "$2|${KEPT_HARMLESS:+harmless }$1|$(<"$T/$2.failed")|$(<"$T/$2.rc")|$errors|$said"
 }
 

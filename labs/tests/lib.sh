@@ -148,15 +148,17 @@ expr() {
 }
 
 # matches TEXT PATTERN: a line of TEXT matches the extended regex PATTERN; this is asked
-# so often that it starts no process, if TEXT is short
+# so often that it starts no process, if TEXT is short and bash can read PATTERN
 matches() {
-	local line
-	if ((${#1} > 4000)) || [[ $2 == *$'\n'* ]]; then
+	local line rc=0
+	# shellcheck disable=SC2319 # 2: bash cannot read it
+	[[ '' =~ $2 ]] || rc=$?
+	if ((rc == 2 || ${#1} > 4000)) || [[ $2 == *$'\n'* ]]; then
 		grep -qE -- "$2" <<<"$1"
 		return
 	fi
 	while IFS= read -r line; do
-		[[ ! $line =~ $2 ]] || return 0
+		if [[ $line =~ $2 ]]; then return 0; fi
 	done <<<"$1"
 	return 1
 }

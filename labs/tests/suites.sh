@@ -34,7 +34,7 @@ suites_of() {
 		echo labs/tests/recorder/test_saboteur.sh ;;
 	labs/faults/*) room=explain ;;
 	labs/deps.sh | Makefile) echo labs/tests/house/test_deps.sh ;;
-	labs/docs | labs/tools/*.awk | *.md) echo labs/tests/house/test_{docs,pages,prose}.sh ;;
+	labs/docs | labs/tools/*.awk | labs/tools/glossary | labs/tools/pictures | labs/tools/shots | *.md) echo labs/tests/house/test_{docs,pages,prose}.sh ;;
 	labs/*) room=lab ;;
 	esac
 	[[ ! $room ]] || compgen -G "labs/tests/${room%%/*}/test_*.sh" || :
@@ -54,6 +54,14 @@ long_judges_of() {
 	for room in $(judges_of "$1" | tr ' ' '\n' | xargs -n 1 dirname | sort -u); do
 		compgen -G "$room/long_*.sh" | grep -v bench || :
 	done
+}
+
+# draw COMMIT NAME: sets $drawn, 0 or 1, for each commit anew
+# shellcheck disable=SC2034
+draw() {
+	local sum
+	sum=$(cksum <<<"$1 $2")
+	drawn=$((${sum%% *} % 2))
 }
 
 # copy_tree FOLDER: what git knows of this one, as a repository of its own

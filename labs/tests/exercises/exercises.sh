@@ -9,6 +9,8 @@ export LAB=vm
 root=$ROOT
 # shellcheck source=labs/exercises/judge.sh
 . "$ROOT/labs/exercises/judge.sh"
+# shellcheck source=labs/tests/suites.sh
+. "$ROOT/labs/tests/suites.sh"
 
 # table: a part of the table that proves the grader: shown in any case, and what a
 # failing suite shows
@@ -33,15 +35,13 @@ starter() {
 	mv "$T/class/${folder##*/}" "$T/class/$1"
 }
 
-# drawn NAME: about half of the cases are tried, drawn anew for each commit;
-# CASES=all tries all
-drawn() {
-	local sum
-	sum=$(cksum <<<"$commit $1")
-	[[ ${CASES:-} == all ]] || ((${sum%% *} % 2))
+# tried NAME: about half of the cases are, drawn anew for each commit; CASES=all tries all
+tried() {
+	local drawn
+	[[ ${CASES:-} == all ]] || { draw "$commit" "$1" && ((drawn)); }
 }
 
-# plant RULES [NAME…]: a folder in $T/wrong for each solution that is NAME, or drawn; its
+# plant RULES [NAME…]: a folder in $T/wrong for each solution that is NAME, or tried; its
 # line, "NAME TEST CAUSE", or "NAME all" of one that is right, to $expected
 plant() {
 	local line name='' rules=$1 commit
@@ -53,7 +53,7 @@ plant() {
 		$'\t'*) [[ ! $name ]] || printf '%s\n' "${line#$'\t'}" >>"$T/wrong/$name.sed" ;;
 		*)
 			name=${line%% *}
-			if (($#)); then [[ " $* " == *" $name "* ]]; else drawn "$name"; fi || { name='' && continue; }
+			if (($#)); then [[ " $* " == *" $name "* ]]; else tried "$name"; fi || { name='' && continue; }
 			expected+=("$line")
 			;;
 		esac

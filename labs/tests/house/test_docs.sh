@@ -149,7 +149,7 @@ drifts() { cases+=(drift "$1" "$2"); }
 stays() { cases+=('' "$1" "$2"); }
 
 ask_all() {
-	local i n
+	local i n want=0
 	: >"$T/README.md"
 	for ((i = 0; i < ${#cases[@]}; i += 3)); do
 		echo "${cases[i + 1]}" >"$T/value$i"
@@ -161,7 +161,9 @@ ask_all() {
 		echo "${cases[i + 2]}" >"$T/value$i"
 	done
 	docs check README.md
-	assertEquals "$out" "$([[ ! ${cases[0]} ]] || echo 1)" "${rc#0}"
+	[[ ! ${cases[0]} ]] || want=1
+	assertEquals "$out" "$want" "$rc"
+	assertEquals 'shown' "$((want * ${#cases[@]} / 3))" "$(grep -c '^+++ now' <<<"$out")"
 	for ((i = 0; i < ${#cases[@]}; i += 3)); do
 		n=$(grep -n "cat value$i -->" "$T/README.md")
 		assertEquals "'${cases[i + 1]}', then '${cases[i + 2]}'" "${cases[i]}" \

@@ -70,7 +70,7 @@ rule_spdx() {
 		bash_files "$@"
 		printf '%s\n' "$@" | grep -E '(^|/)Makefile$|\.(mk|awk|py|cc|cpp)$'
 	} | while read -r file; do
-		mapfile -tn 3 head <"$file"
+		mapfile -n 3 head <"$file"
 		[[ ${head[*]} == *'SPDX-License-Identifier: MIT'* ]] ||
 			echo "$file: no SPDX line. Put one on top."
 	done

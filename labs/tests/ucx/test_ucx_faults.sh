@@ -87,42 +87,44 @@ what_of_call() {
 	assertTrue "$*: $(rc_of "$1"), $(err_of "$1")" "(($(rc_of "$1") <= 1))"
 }
 
-# Each call fails once, in a server: that client has an error, and the next one is served,
-# or there is no server.
-test_calls_of_a_server_that_fail() {
-	local call n seen=0
+# each_call NAME CMD…: CMD with each call of UCX refused in turn, and what program NAME says
+# of it; $seen counts them
+each_call() {
+	local call n
 	for call in $UCX_CALLS; do
 		for ((n = 1; n <= ${most_of[$call]:-20}; n++)); do
 			rm -f "$T/failed"
-			SPY_UCX_FAIL=ucp_$call:$n SPY_UCX_FAILED=$T/failed spied serve ucx_echo host -t 3 -i 3
-			if ! ended "${pids[host]}"; then
-				ask ucx_echo guest -q -t 3 -i 3 -n 2
-				[[ ! -s $T/failed ]] || ask ucx_echo after -q
-				[[ ! -s $T/failed ]] || ended "${pids[host]}" || assert_done after
-			fi
-			stop host 2>/dev/null
+			SPY_UCX_FAIL=ucp_$call:$n SPY_UCX_FAILED=$T/failed "${@:2}"
 			[[ -s $T/failed ]] || break
-			what_of_call host "$call" "$n"
+			what_of_call "$1" "$call" "$n"
 			((++seen))
 		done
-		[[ -s $T/failed ]] || assert_done host
+		[[ -s $T/failed ]] || assert_done "$1"
 	done
+}
+
+serve_two() {
+	spied serve ucx_echo host -t 3 -i 3
+	if ! ended "${pids[host]}"; then
+		ask ucx_echo guest -q -t 3 -i 3 -n 2
+		[[ ! -s $T/failed ]] || ask ucx_echo after -q
+		[[ ! -s $T/failed ]] || ended "${pids[host]}" || assert_done after
+	fi
+	stop host 2>/dev/null
+}
+
+# Each call fails once, in a server: that client has an error, and the next one is served,
+# or there is no server.
+test_calls_of_a_server_that_fail() {
+	local seen=0
+	each_call host serve_two
 	assertTrue "$seen calls" "((seen > 15))"
 }
 
 test_calls_of_a_client_that_fail() {
-	local call n seen=0
+	local n seen=0
 	serve ucx_echo host -t 3 -i 3
-	for call in $UCX_CALLS; do
-		for ((n = 1; n <= ${most_of[$call]:-20}; n++)); do
-			rm -f "$T/failed"
-			SPY_UCX_FAIL=ucp_$call:$n SPY_UCX_FAILED=$T/failed spied ask ucx_echo guest -q -t 3 -i 3
-			[[ -s $T/failed ]] || break
-			what_of_call guest "$call" "$n"
-			((++seen))
-		done
-		[[ -s $T/failed ]] || assert_done guest
-	done
+	each_call guest spied ask ucx_echo guest -q -t 3 -i 3
 	# Gone in the middle of a measurement: said once, whatever call it is that finds it out.
 	for n in {1..12}; do
 		SPY_UCX_GONE=1 SPY_UCX_FAIL=ucp_tag_send_nbx:$n SPY_UCX_FAILED=$T/failed spied ask ucx_echo guest -b -q -n 20 -t 3 -i 3
