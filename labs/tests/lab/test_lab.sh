@@ -34,14 +34,16 @@ oneTimeTearDown() {
 	tree=''
 }
 
-# wait_for CMD...: until it succeeds, 10 s at most
+# wait_for CMD...: until it succeeds
 wait_for() {
-	local end=$((SECONDS + 10))
-	while ((SECONDS < end)); do
-		"$@" >/dev/null 2>&1 && return 0
+	local end=$((SECONDS + 60))
+	until "$@" >/dev/null 2>&1; do
+		((SECONDS < end)) || {
+			fail "waited 60 s for: $*"
+			return 1
+		}
 		sleep 0.1
 	done
-	return 1
 }
 
 # qemus TEXT: how many QEMUs have TEXT in their command line
@@ -269,7 +271,6 @@ test_killed_client_takes_its_command_along() {
 	kill -KILL "$client"
 	wait "$client" 2>/dev/null
 	wait_for not_in_guest 'sleep 78[.]'
-	assertTrue "the command goes on" "not_in_guest 'sleep 78[.]'"
 }
 
 test_port_recovers_from_clients_killed_in_mid_frame() {
@@ -312,7 +313,6 @@ test_time_limit() {
 	"$L" run --timeout 1 bash -c 'trap "" TERM HUP; while :; do sleep 79; done' 2>/dev/null
 	assertEquals "one that ignores SIGTERM" 124 $?
 	wait_for not_in_guest 'sleep 7[9]'
-	assertTrue "it goes on" "not_in_guest 'sleep 7[9]'"
 }
 
 test_background_process_is_left_alone() {
@@ -410,7 +410,7 @@ test_parallel_ups_make_one_vm() {
 test_the_vm_keeps_no_pipe_of_its_starter() {
 	"$L" down 2>/dev/null
 	"$L" up 2>/dev/null 9> >(cat >"$T/held"; touch "$T/ended")
-	assertTrue "it is held" "wait_for test -e '$T/ended'"
+	wait_for test -e "$T/ended"
 }
 
 test_down_leaves_nothing() {
@@ -423,29 +423,43 @@ test_down_leaves_nothing() {
 	assertEquals "a second time" 0 $?
 }
 
+# 48 MiB: it takes QEMU seconds to write them.
 test_down_writes_back_what_is_mapped() {
 	"${CC:-cc}" -x c -o build/dirty - <<-'END'
 		#include <fcntl.h>
-		#include <stdio.h>
 		#include <string.h>
 		#include <sys/mman.h>
 		#include <unistd.h>
 		int main(void)
 		{
-			int fd = open("build/mapped", O_RDWR);
+			size_t size = 48 << 20;
+			char *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
+					 open("build/mapped", O_RDWR), 0);
 
-			strcpy(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), "mapped");
+			for (size_t i = 0; i < size; i += 4096)
+				strcpy(map + i, "mapped");
 			write(1, "dirty\n", 6);
 			pause();
 		}
 	END
-	truncate -s 4096 build/mapped
+	truncate -s 48M build/mapped
+	"$L" up 2>/dev/null
 	"$L" run build/dirty >"$T/out" 2>/dev/null &
 	client=$!
 	wait_for grep -q dirty "$T/out"
-	"$L" down 2>/dev/null
+	"$L" down 2>"$T/err"
+	assertEquals 'lab: VM ended' "$(<"$T/err")"
 	wait "$client"
-	assertEquals mapped "$(tr -d '\0' <build/mapped)"
+	assertEquals $((48 * 256)) "$(grep -ao mapped build/mapped | wc -l)"
+	rm build/mapped
+}
+
+test_down_of_a_vm_that_hangs() {
+	"$L" up 2>/dev/null
+	kill -STOP "$(<"$run/pid")"
+	"$L" down 2>"$T/err"
+	assert_in "$(<"$T/err")" 'lab: the VM did not end, and was killed: .* may be lost'
+	assertEquals 0 "$(qemus "$run/")"
 }
 
 test_starter_killed_half_way() {
@@ -467,7 +481,6 @@ test_idle_vm_ends_itself() {
 	"$L" down 2>/dev/null
 	LAB_IDLE_MINUTES=0.04 "$L" run true 2>/dev/null
 	wait_for no_qemu "path=$run/ctl.sock,"
-	assertTrue "it runs on" "no_qemu 'path=$run/ctl.sock,'"
 	assertEquals back "$("$L" run echo back 2>/dev/null)"
 }
 
@@ -511,7 +524,6 @@ test_killed_fresh_client_leaves_no_qemu() {
 		kill "-$s" "$client"
 		wait "$client" 2>/dev/null
 		wait_for no_qemu "/f.$client/ctl.sock"
-		assertTrue "QEMU after $s" "no_qemu '/f.$client/ctl.sock'"
 	done
 	# and in the middle of its start
 	"$L" run --fresh sleep 84 2>/dev/null &
@@ -520,7 +532,6 @@ test_killed_fresh_client_leaves_no_qemu() {
 	kill -KILL "$client"
 	wait "$client" 2>/dev/null
 	wait_for no_qemu "/f.$client/ctl.sock"
-	assertTrue "QEMU after a kill at its start" "no_qemu '/f.$client/ctl.sock'"
 	"$L" run --fresh true
 	assertEquals "directories of killed ones" "" "$(ls -d "$base"/f.* 2>/dev/null)"
 }
