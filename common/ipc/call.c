@@ -217,8 +217,8 @@ int engine_keep_id(char id[ENGINE_ID_SIZE],
 		return fail(-EPROTO, "is it an engine of the same protocol?",
 			    "the engine's session id has %zu bytes",
 			    started->session_id.size);
-	memcpy(id, started->session_id.data, ENGINE_ID_SIZE - 1);
-	id[ENGINE_ID_SIZE - 1] = '\0';
+	memcpy(id, started->session_id.data, started->session_id.size);
+	id[started->session_id.size] = '\0';
 	return 0;
 }
 

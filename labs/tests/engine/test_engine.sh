@@ -303,8 +303,8 @@ test_token() {
 		client shown read 9 1 7 -a "$T/shown"
 		client caps caps -j
 		stop engine node
-		run empty "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -a "$T/empty"
-		run nofile "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -a "$T/nofile"
+		run empty timeout 20 "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -a "$T/empty"
+		run nofile timeout 20 "$B/rdma_engine" -s "$sock" -p 10.99.0.1 -a "$T/nofile"
 	' || return 0
 	assert_done engine node peer good caps
 	assert_answer peer 1 Pong .data.client_timestamp_ns 7

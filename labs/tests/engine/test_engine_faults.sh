@@ -260,6 +260,7 @@ test_a_long_read_keeps_nobody_waiting() {
 # done with it, and then nothing is left of it. The engine stops in the middle of
 # each of three reads of 4882 READs, and goes on when the client is dead.
 test_client_killed_in_the_middle() {
+	local posts
 	cp -r "$S" "$T/store"
 	head -c 20000000 /dev/urandom >"$T/large"
 	"$B/needle" put -S "$T/store" 5 1 1 --file "$T/large" >/dev/null
@@ -267,7 +268,7 @@ test_client_killed_in_the_middle() {
 		export S=$T/store
 		node node
 		# What is freed too early is not as it was.
-		MALLOC_PERTURB_=165 engine_that_stops 100 2100 4100 -- -m 50 --chunk 4096 --depth 2
+		SPY_LOG=$T/calls MALLOC_PERTURB_=165 engine_that_stops 100 2100 4100 -- -m 50 --chunk 4096 --depth 2
 		client first read 9 1 7
 		held engine >"$T/held.before"
 		for i in 1 2 3; do
@@ -291,6 +292,8 @@ test_client_killed_in_the_middle() {
 	assertEquals "descriptors and memory regions" "$(cat "$T/held.before")" \
 		"$(cat "$T/held.after")"
 	assertFalse "not in the middle of a read" "[ -e '$T/not.in.the.middle' ]"
+	posts=$(grep -c '^post_send' "$T/calls")
+	assertTrue "what is left of a dead client's READs is posted: $posts" '((posts > 4100 && posts < 4882))'
 	cmp "$T/out" <(tail -c 1000000 "$T/large")
 	assertEquals "the bytes" 0 $?
 }

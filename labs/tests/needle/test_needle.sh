@@ -201,9 +201,9 @@ test_torn_tail() {
 }
 
 until_true() {
-	local end=$((SECONDS + 10))
+	local end=$((SECONDS + 60))
 	until "$@"; do
-		((SECONDS < end)) || { fail "waited 10 s for $*" && return 1; }
+		((SECONDS < end)) || { fail "waited 60 s for $*" && return 1; }
 		sleep 0.02
 	done
 }

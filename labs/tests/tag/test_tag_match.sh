@@ -90,6 +90,7 @@ test_the_channel_on_rxe() {
 	assert_in "$(out_of unit)" '^16 tests, 0 failures$'
 	assertEquals 'messages that cannot be' "$(grep -c '\.expected = -EPROTO }\|16, -EPROTO }' labs/tests/tag/unit_tag_channel.c)" \
 		"$(err_of unit | grep -c "^error: the peer's message of [0-9]* bytes cannot be: ")"
+	assert_in "$(err_of unit)" 'message of 16 bytes cannot be: protocol 9, length 0, id 0'
 	assertEquals 'the oldest messages, and no more of them' 1 \
 		"$(err_of unit | grep -c '; 30 unexpected: .*, \.\.\.$')"
 	# Limits and credits were used, not only there.
