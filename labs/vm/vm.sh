@@ -287,12 +287,14 @@ unlock_run() { exec {run_lock}>&-; }
 # wrote to mapped files is written back first (emulated, 12 MB/s); one that was never
 # ready has run none.
 end_vm() {
-	local end=0 orphan ready=''
+	local i end=0 orphan ready=''
 	! vm_ready "$run" || ready=yes
 	rm -f "$run/ready"
 	if [[ $ready ]]; then
 		! timeout 12 "$tools/ctl" off "$run" "$pid" 10 >/dev/null 2>&1 || end=$((SECONDS + 120))
-		while vm_pid "$run" && ((SECONDS < end)); do
+		for ((i = 0; SECONDS < end; i++)); do
+			vm_pid "$run" || break
+			((i != 60)) || note "the VM writes back what its programs wrote to mapped files"
 			sleep 0.05
 		done
 	fi

@@ -264,4 +264,31 @@ test_stop_signals() {
 
 oneTimeSetUp() { build_ucx; }
 
+# UCX's own thread has heard half of what a client says when it connects; the other half
+# comes when the server takes its workers down. UCX tells the listener of it, which must
+# still be there: freed, it is overwritten here.
+test_a_client_half_heard_at_the_end() {
+	next_port
+	start knock busybox nc -l -p "$port"
+	await listening "$port"
+	start real "$B/ucx_echo" client 127.0.0.1 -q -p "$port" -t 60
+	await test -s "$T/knock.out"
+	kill "${pids[real]}"
+	reap real knock
+	MALLOC_PERTURB_=165 SPY_UCX_LOG=$T/calls SPY_UCX_HOLD=$T/go spied serve ucx_echo server
+	exec {knock}<>"/dev/tcp/127.0.0.1/$port"
+	head -c 5 "$T/knock.out" >&"$knock"
+	heard() { [[ $(ss -Htn state established "sport = :$port") =~ ^0\  ]]; }
+	await heard
+	kill -TERM "${pids[server]}"
+	await in_file '^ucp_worker_destroy$' "$T/calls"
+	tail -c +6 "$T/knock.out" >&"$knock"
+	heard_or_ended() { heard || ended "${pids[server]}"; }
+	await heard_or_ended
+	touch "$T/go"
+	reap server
+	exec {knock}>&-
+	assert_done server
+}
+
 . shunit2

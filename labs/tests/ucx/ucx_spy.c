@@ -6,6 +6,7 @@
  *	SPY_UCX_GONE=1        不是 IO_ERROR，而是对端走了（UCS_ERR_CONNECTION_RESET）
  *	SPY_UCX_FAILED=FILE   失败过，里面就有一行
  *	SPY_UCX_LOG=FILE      每次调用追加一行；同一个接连来几次，只写一行
+ *	SPY_UCX_HOLD=FILE     还第一个 worker 之前，等到有这个文件
  *
  * 真的原因（没有描述符、没有内存）也能叫它们失败，可是 UCX 要几个描述符、几个就够它接下
  * 一个 client，每次不一样；给少了，UCX 1.13 会在 uct_tcp_sockcm_ep 的清理里段错误。
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucp/api/ucp.h>
+#include <unistd.h>
 
 static void append(const char *variable, const char *name)
 {
@@ -131,4 +133,19 @@ unsigned int ucp_worker_progress(ucp_worker_h worker)
 	REAL(ucp_worker_progress);
 	note("ucp_worker_progress");
 	return real(worker);
+}
+
+void ucp_worker_destroy(ucp_worker_h worker)
+{
+	static bool held;
+	const char *file = getenv("SPY_UCX_HOLD");
+
+	REAL(ucp_worker_destroy);
+	note("ucp_worker_destroy");
+	for (int ms = 0; file && !held && ms < 60000; ms += 10) {
+		held = !access(file, F_OK);
+		usleep(10000);
+	}
+	held = true;
+	real(worker);
 }
