@@ -188,7 +188,10 @@ keeping() {
 # ---- in the lab
 
 # nap SECONDS: without starting a process
-nap() { read -rt "$1" -u "$nap_fd" || true; }
+nap() {
+	[[ ${nap_fd:-} ]] || exec {nap_fd}<> <(:)
+	read -rt "$1" -u "$nap_fd" || true
+}
 
 # await CMD…: until it succeeds, two minutes ($await_s seconds) at most; then the test fails
 # in any case (lib.sh)

@@ -176,7 +176,7 @@ test_torn_tail() {
 	exec {pipe}>"$T/fifo"
 	head -c 100000 /dev/zero >&"$pipe"
 	grown() { (($(stat -c %s "$file") >= before + 100000)); }
-	until_true grown
+	await grown
 	# Half a needle is nobody's business, and no torn tail either: a put goes on.
 	here going "$B/needle" list -S "$S"
 	assertEquals "0:" "$(rc_of going):$(err_of going)"
@@ -200,14 +200,6 @@ test_torn_tail() {
 	assertEquals new "$(needle get 7 3)"
 }
 
-until_true() {
-	local end=$((SECONDS + 60))
-	until "$@"; do
-		((SECONDS < end)) || { fail "waited 60 s for $*" && return 1; }
-		sleep 0.02
-	done
-}
-
 test_writers_take_turns() {
 	local pid waits id
 	small_store >"$T/out"
@@ -217,12 +209,12 @@ test_writers_take_turns() {
 	exec {pipe}>"$T/fifo"
 	printf la >&"$pipe"
 	grown() { (($(stat -c %s "$S/volume-7.needles") == 184 + 32 + 2)); }
-	until_true grown
+	await grown
 	"$B/needle" put -S "$S" 7 4 1 -t 60 -f /usr/bin/env >"$T/waits.out" 2>"$T/waits.err" &
 	waits=$!
 	# With the volume open, all that it does is wait for the lock.
 	opened() { find "/proc/$waits/fd" -lname '*/volume-7.needles' | grep -q .; }
-	until_true opened
+	await opened
 	kill "$waits"
 	wait "$waits"
 	echo $? >"$T/waits.rc"
@@ -260,7 +252,7 @@ test_interrupted_puts_leave_nothing() {
 		exec {pipe}>"$T/fifo"
 		printf half >&"$pipe"
 		grown() { (($(stat -c %s "$S/volume-7.needles") > 184)); }
-		until_true grown
+		await grown
 		kill -s "$signal" "$pid"
 		wait "$pid"
 		echo $? >"$T/stop.rc"

@@ -50,7 +50,6 @@ build_net() {
 		wait "$job" || rc=1
 	done
 	export NET_SHIM_REAL=$ROOT/$B/libnccl-net-lab.so
-	exec {nap_fd}<> <(:)
 	ulimit -c 0
 	first_port=$((20000 + RANDOM % 8000))
 	return "$rc"

@@ -101,8 +101,8 @@ check_hostile() { # hostile_clients|hostile_servers server|client
 	assertTrue "many cases" "[[ $i -ge 18 ]]"
 }
 
-test_hostile_clients() { took 60 check_hostile hostile_clients server; }
-test_hostile_servers() { took 60 check_hostile hostile_servers client; }
+test_hostile_clients() { took 20 check_hostile hostile_clients server; }
+test_hostile_servers() { took 20 check_hostile hostile_servers client; }
 
 # Who does not answer the handles with a plan does not end the server: not one by
 # one, not when they stay, not when there are more than it has room for (16).
@@ -140,16 +140,16 @@ test_strangers_are_sent_away() {
 
 test_nobody_there() {
 	next_port
-	took 10 client_side alone -q -t 1
+	took 3 client_side alone -q -t 1
 	assert_fails alone 'ECONNREFUSED.*no server listened'
 	server_side lonely -q -t 1
-	took 10 reap lonely
+	took 3 reap lonely
 	assert_fails lonely 'waiting for a client'
 	next_port
 	start other "$N/peer" listen "$port"
 	await listening "$port"
 	side busy -q server
-	took 10 reap busy
+	took 3 reap busy
 	assert_fails busy 'EADDRINUSE'
 	kill "${pids[other]}"
 	reap other
@@ -215,7 +215,7 @@ test_killed() {
 		[[ $victim == server ]] && other=client || other=server
 		long_pair "$victim"
 		kill -KILL "${pids[$victim.$victim]}"
-		took 10 reap "$victim.$other"
+		took 5 reap "$victim.$other"
 		reap "$victim.$victim" 2>/dev/null
 		assertEquals 137 "$(rc_of "$victim.$victim")"
 		assert_fails "$victim.$other" \
@@ -230,7 +230,7 @@ test_stop_signals() {
 			[[ $victim == server ]] && other=client || other=server
 			long_pair "$victim"
 			kill -s "$signal" "${pids[$victim.$victim]}"
-			took 10 reap "$victim.$victim" "$victim.$other"
+			took 5 reap "$victim.$victim" "$victim.$other"
 			assert_fails "$victim.$victim" 'stopped by a signal'
 			assert_fails "$victim.$other" \
 				"$LOST"
@@ -239,14 +239,14 @@ test_stop_signals() {
 		start waiting "$B/test_connection" -q -p "$port" server
 		await listening "$port"
 		kill -s "$signal" "$pid"
-		took 10 reap waiting
+		took 2 reap waiting
 		assert_fails waiting 'stopped by a signal'
 		# While it retries: nobody listens.
 		next_port
 		start retrying "$B/test_connection" -q -p "$port" client 127.0.0.1
 		nap 0.3
 		kill -s "$signal" "$pid"
-		took 10 reap retrying
+		took 2 reap retrying
 		assert_fails retrying 'stopped by a signal'
 		# In a plugin that is never ready.
 		next_port
@@ -256,7 +256,7 @@ test_stop_signals() {
 		start accepting "$B/test_connection" -q -p "$port" client 127.0.0.1
 		nap 0.3
 		kill -s "$signal" "${pids[accepting]}"
-		took 10 reap accepting
+		took 2 reap accepting
 		kill -CONT "${pids[child]}"
 		reap accepting.peer
 		assert_fails accepting 'stopped by a signal'
@@ -267,9 +267,10 @@ test_stop_signals() {
 test_stop_while_busy() {
 	local i
 	for i in 1 2 3; do
-		long_pair busy
+		long_pair busy -s 8388608 -n 100000
 		kill -INT "${pids[busy.server]}"
-		took 10 reap busy.server busy.client
+		took 1 reap busy.server
+		took 2 reap busy.client
 		assert_fails busy.server 'stopped by a signal'
 		assert_fails busy.client "$LOST"
 	done
@@ -277,9 +278,9 @@ test_stop_while_busy() {
 
 # A peer that is stopped is no dead one: after the time that was given, it ends.
 test_stopped_peer() {
-	long_pair stopped -t 3
+	long_pair stopped -t 3 -s 1000000 -n 100000
 	freeze stopped.server
-	took 30 reap stopped.client
+	took 8 reap stopped.client # without -t: 10
 	kill -CONT "${pids[stopped.server]}"
 	reap stopped.server
 	assert_fails stopped.client 'moving messages: nothing came before the deadline'

@@ -262,8 +262,6 @@ test_stop_signals() {
 	assert_error waiting 1 'waiting for its peer info: stopped by a signal'
 }
 
-oneTimeSetUp() { build_ucx; }
-
 # UCX's own thread has heard half of what a client says when it connects; the other half
 # comes when the server takes its workers down. UCX tells the listener of it, which must
 # still be there: freed, it is overwritten here.
@@ -290,5 +288,7 @@ test_a_client_half_heard_at_the_end() {
 	exec {knock}>&-
 	assert_done server
 }
+
+oneTimeSetUp() { build_ucx; }
 
 . shunit2

@@ -37,7 +37,6 @@ build_ucx() {
 	for job in "${jobs[@]}"; do
 		wait "$job" || rc=1
 	done
-	exec {nap_fd}<> <(:)
 	ulimit -c 0
 	first_port=$((15000 + RANDOM % 4000))
 	return "$rc"
