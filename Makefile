@@ -8,8 +8,7 @@
 #   demo       a server and a client over a real Soft-RoCE device, side by side
 #   test       what the programs do; the last line counts the tests
 #   quick      before a commit: style and suites of what changed, in a minute
-#   test-long  all that can go wrong; ASan, UBSan, valgrind; the fuzzers, the pages;
-#              HALF=1: half of its suites, drawn by the commit
+#   test-long  all that can go wrong; ASan, UBSan, valgrind; the fuzzers, the pages
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
 #   bench      our programs against perftest, iperf3 and others, as ratios
 #   bench-plots  how the figures grow: with sizes, clients, QPs, channels, events;
@@ -18,7 +17,6 @@
 #   explain-bench  sabotage other people's programs, count what the recorder says
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/fuzz/long_fuzz.sh)
 #   mutants    put each known fault back and see the tests catch it
-#   mutants-random   draw N=40 faults by rule (SEED=…), count what the tests see
 #   docs       fill code, output and pictures into the READMEs and docs-zh
 #   deps       install what is missing (apt, dnf or pacman)
 #   install    qptrace, its report and qp_explain below PREFIX; uninstall
@@ -44,17 +42,13 @@ SAN      := -fsanitize=fuzzer-no-link,address,undefined \
 else ifdef SANITIZE
 SAN      := -fsanitize=address,undefined -fno-sanitize-recover=all \
             -fno-omit-frame-pointer
-else ifneq (,$(findstring Free Software,$(CC_VERSION)))
-# One message crosses five of common/'s files: let gcc inline across them. The
-# objects stay ordinary ones, too (for ar and nm).
-LTO      := -flto=auto -ffat-lto-objects
 endif
 # The compiler, if it is there; what is missing is told when a recipe fails.
 cc        = $(if $(CC_VERSION),$(CC),false)
 or_say    = || { labs/deps.sh --check build $(if $(FUZZ),test) >&2; exit 1; }
-COMPILE   = $(cc) $(CPPFLAGS) $(PKG_FLAGS) -std=gnu11 $(CFLAGS) $(LTO) \
+COMPILE   = $(cc) $(CPPFLAGS) $(PKG_FLAGS) -std=gnu11 $(CFLAGS) \
             $(WARNINGS) $(SAN) $(PIC) -MMD -MP
-LINK      = $(cc) $(CFLAGS) $(LTO) $(SAN) $(LDFLAGS)
+LINK      = $(cc) $(CFLAGS) $(SAN) $(LDFLAGS)
 PIC      := # what objects of shared libraries need
 
 # The libraries are asked for where they are used, and not for "make clean". Without
@@ -165,7 +159,6 @@ $(BUILD)/%.o: %.c
 	$(compile)
 
 # Objects of shared libraries, which show nothing but what they say.
-$(BUILD)/pic/%.o: LTO =
 $(BUILD)/pic/%.o: PIC = -fPIC -fvisibility=hidden
 $(BUILD)/pic/%.o: %.c
 	$(compile)
@@ -300,7 +293,7 @@ quick:
 test-long:
 	@$(call deps,build lab test arm64)
 	$(MAKE) $(jobs) all
-	labs/tests/run --long $(if $(HALF),--half)
+	labs/tests/run --long
 
 .PHONY: test-distros
 test-distros:
@@ -336,11 +329,6 @@ explain-bench:
 mutants: deps
 	$(MAKE) $(jobs) all
 	labs/tests/mutants/run
-
-.PHONY: mutants-random
-mutants-random: deps
-	$(MAKE) $(jobs) all
-	labs/tests/mutants/random $(or $(N),40) $(SEED)
 
 .PHONY: docs
 docs: deps

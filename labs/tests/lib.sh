@@ -66,19 +66,8 @@ need_lab() {
 	return 1
 }
 
-# Which test calls which function: mutants/reached asks that.
-in_test() { # NAME
-	[[ ! -d $ROOT/build/reached ]] || {
-		: >>"$ROOT/build/reached/${0//\//%}~$1"
-		chmod 666 "$ROOT/build/reached/${0//\//%}~$1"
-		ln -sfn "${0//\//%}~$1" "$ROOT/build/reached/now"
-	}
-}
-in_test -
-
 setUp() {
 	skip_reason=''
-	in_test "${_shunit_test_:-}"
 	T=$(mktemp -d "$ROOT/build/t.XXXXXX")
 	failed_before=${__shunit_assertsFailed:-0}
 	test_began=$EPOCHREALTIME
