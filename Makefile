@@ -6,17 +6,19 @@
 #   test_connection  only build/test_connection and the NCCL net plugins
 #   clean      remove build/
 #   demo       a server and a client over a real Soft-RoCE device, side by side
-#   test       what the programs do; the last line counts the tests
-#   quick      before a commit: style and suites of what changed, in a minute
-#   test-long  all that can go wrong; ASan, UBSan, valgrind; the fuzzers, the pages
+#   test       does the course work on this machine? 5 minutes; the last line counts
+#   lint       the style of the sources and the pages, a minute
+#   test-long  lists of what can go wrong, sanitizers, valgrind, fuzzers, graders: 35 minutes
+#   quick      before a commit: lint and suites of what changed, in a minute
+#   release-check  all of this, on each system: hours, and one table
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
+#   mutants    put each known fault back and see the tests catch it
 #   bench      our programs against perftest, iperf3 and others, as ratios
 #   bench-plots  how the figures grow: with sizes, clients, QPs, channels, events;
 #              PLOTS="qps memory": only these
 #   faults     make each mistake of the catalogue, see the explainer name it
 #   explain-bench  sabotage other people's programs, count what the recorder says
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/fuzz/long_fuzz.sh)
-#   mutants    put each known fault back and see the tests catch it
 #   docs       fill code, output and pictures into the READMEs and docs-zh
 #   deps       install what is missing (apt, dnf or pacman)
 #   install    qptrace, its report and qp_explain below PREFIX; uninstall
@@ -272,10 +274,12 @@ deps = labs/deps.sh $(1) || [ $$? -eq 77 ]
 deps:
 	@$(call deps,build lab test)
 
+# Only what it runs: the VM starts while the compiler works.
 .PHONY: demo
 demo:
 	@$(call deps,build lab)
-	$(MAKE) $(jobs) all
+	$(MAKE) $(jobs) $(addprefix $(BUILD)/,rdma_server rdma_client \
+		00-first-message) lab-up
 	labs/demo
 
 .PHONY: test
@@ -283,17 +287,26 @@ test: deps
 	$(MAKE) $(jobs) all
 	labs/tests/run
 
-# Before each commit: what the change touches, in a minute.
+.PHONY: lint
+lint:
+	@$(call deps,build dev)
+	$(MAKE) $(jobs) all
+	labs/tests/lint
+
+.PHONY: test-long
+test-long:
+	@$(call deps,build lab test dev arm64)
+	$(MAKE) $(jobs) all
+	labs/tests/run --long
+
 .PHONY: quick
 quick:
 	$(MAKE) $(jobs) all
 	labs/tests/quick
 
-.PHONY: test-long
-test-long:
-	@$(call deps,build lab test arm64)
-	$(MAKE) $(jobs) all
-	labs/tests/run --long
+.PHONY: release-check
+release-check:
+	labs/tests/release
 
 .PHONY: test-distros
 test-distros:

@@ -8,12 +8,13 @@ PATH=$PATH:/usr/sbin:/sbin
 
 usage() {
 	cat <<-'END'
-	usage: deps.sh [--check] [build] [lab] [wire] [test] [bench] [arm64]
+	usage: deps.sh [--check] [build] [lab] [wire] [test] [dev] [bench] [arm64]
 
 	build    to compile the course
 	lab      to run it in the VM (default: build lab)
 	wire     to show the packets (labs/lab capture)
-	test     to test and check it
+	test     to test it, as make test does
+	dev      to change it: linters, sanitizers, fuzzers, a browser
 	bench    to compare it with others, and the explainer with their faults
 	arm64    to test it on an emulated ARM machine, too
 	--check  only tell what is missing
@@ -65,21 +66,21 @@ needs() {
 	lab      program:tcpdump         tcpdump                          tcpdump                        tcpdump           keeps the packets
 	wire     program:tshark          tshark                           wireshark-cli                  wireshark-cli     reads the packets
 	test     program:shunit2         shunit2                          shunit2                        shunit2           the tests' frame
-	test     program:shellcheck      shellcheck                       ShellCheck                     shellcheck        checks the scripts
-	test     program:cppcheck        cppcheck                         cppcheck                       cppcheck          checks the C sources
-	test     program:clang           clang                            clang                          clang             a second compiler, and its analyzer
-	test     program:clang-format    clang-format                     clang-tools-extra              clang             checks the layout
-	test     fuzzer:clang            libclang-rt-dev                  compiler-rt                    compiler-rt       sanitizers and libFuzzer for clang
-	test     program:valgrind        valgrind                         valgrind                       valgrind          memory errors
+	dev      program:shellcheck      shellcheck                       ShellCheck                     shellcheck        checks the scripts
+	dev      program:cppcheck        cppcheck                         cppcheck                       cppcheck          checks the C sources
+	dev      program:clang           clang                            clang                          clang             a second compiler, and its analyzer
+	dev      program:clang-format    clang-format                     clang-tools-extra              clang             checks the layout
+	dev      fuzzer:clang            libclang-rt-dev                  compiler-rt                    compiler-rt       sanitizers and libFuzzer for clang
+	dev      program:valgrind        valgrind                         valgrind                       valgrind          memory errors
 	test     program:tshark          tshark                           wireshark-cli                  wireshark-cli     reads the packets
 	test     program:nft             nftables                         nftables                       nftables          a firewall for the doctor to find
 	test     program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
-	test     program:xgettext        gettext                          gettext                        gettext           finds the messages that want a Chinese one
-	test     program:xmllint         libxml2-utils                    libxml2                        libxml2           reads the marks as GitLab does
+	dev      program:xgettext        gettext                          gettext                        gettext           finds the messages that want a Chinese one
+	dev      program:xmllint         libxml2-utils                    libxml2                        libxml2           reads the marks as GitLab does
 	test     program:man             man-db                           man-db                         man-db            checks the manual pages
 	test     program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
-	test     program:chromium        chromium                         chromium                       chromium          opens the recorder's report
-	test     path:/usr/lib*/python3*/*-packages/pyverbs  python3-pyverbs   python3-pyverbs                -                 verbs in Python, for the saboteur to spoil
+	dev      program:chromium        chromium                         chromium                       chromium          opens the recorder's report
+	dev      path:/usr/lib*/python3*/*-packages/pyverbs  python3-pyverbs   python3-pyverbs                -                 verbs in Python, for the saboteur to spoil
 	bench    program:iperf3          iperf3                           iperf3                         iperf3            TCP throughput, for the NCCL net plugin
 	bench    program:sockperf        sockperf                         sockperf                       -                 TCP latency, for the same
 	bench    path:/usr/bin/time      time                             time                             time              what memory a report takes
@@ -228,7 +229,7 @@ declare -A wanted
 while [[ $# -gt 0 ]]; do
 	case $1 in
 	--check) check=1 ;;
-	build | lab | wire | test | bench | arm64) groups+=("$1") ;;
+	build | lab | wire | test | dev | bench | arm64) groups+=("$1") ;;
 	-h | --help) usage && exit 0 ;;
 	*) usage >&2 && exit 2 ;;
 	esac
