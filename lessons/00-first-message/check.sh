@@ -55,14 +55,19 @@ test_the_gid_is_chosen_by_its_type() {
 	assert_in "$err" '^error: no RoCE v2 GID on port 1: '
 }
 
+# shellcheck disable=SC2016 # for the shell in the lab
 test_each_call_that_fails_is_named() {
-	local call
-	for call in ibv_open_device:1 ibv_alloc_pd:1 ibv_reg_mr:1 ibv_create_cq:1 \
-		ibv_create_qp:{1,2} ibv_modify_qp:{1,2,3,4,5,6} ibv_post_recv:1 \
-		ibv_post_send:1 ibv_destroy_qp:{1,2} ibv_destroy_cq:1 \
-		ibv_dereg_mr:1 ibv_dealloc_pd:1; do
-		spied '' "$call:12"
-		assertEquals "$call: $err" 1 "$rc"
+	local call calls=(ibv_open_device:1 ibv_alloc_pd:1 ibv_reg_mr:1 ibv_create_cq:1
+		ibv_create_qp:{1,2} ibv_modify_qp:{1,2,3,4,5,6} ibv_post_recv:1
+		ibv_post_send:1 ibv_destroy_qp:{1,2} ibv_destroy_cq:1
+		ibv_dereg_mr:1 ibv_dealloc_pd:1)
+	in_lab 'for call in "${@:4}"; do
+			LD_PRELOAD=$1 SPY_FAIL=$call:12 timeout 60 "$2" >/dev/null 2>"$3/$call"
+			echo "exit code $?" >>"$3/$call"
+		done' "$ROOT/$B/spy.so" "$first" "$T" "${calls[@]}"
+	for call in "${calls[@]}"; do
+		err=$(<"$T/$call")
+		assert_in "$err" '^exit code 1$' "$call:"
 		assert_in "$err" "^error: ${call%:*}\\(.*\\): Cannot allocate memory$"
 		assert_in "$err" '^ next: labs/lab run '
 	done
