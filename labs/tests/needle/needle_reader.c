@@ -7,8 +7,7 @@
  *	needle_reader [options] SERVER PORT
  *
  *	-d DEVICE  -c BYTES of one READ (4096)  -w READs in flight (16)
- *	-r ROUNDS over the whole catalogue (1; 0: until something fails)
- *	-p SEED,MIN,MAX  compare every byte with what build/needle make put there
+ *	-E         read the whole catalogue over and over, until something fails
  *	-H         stay connected until a signal comes
  *	-W         WRITE over the first needle: must fail with a remote access error
  *	-O         READ where no needle is: the same
@@ -16,13 +15,13 @@
  *	           READ (with -W: WRITE) the engine's memory at the address and with
  *	           the key that stand in it: the same
  *
- * Prints "N needles, B bytes" and ends with 0 if all is right.
+ * Prints the needles as build/needle lists them, with the CRC-32C of what it has
+ * read, and "N needles, B bytes" (with -E: nothing); ends with 0 if all is right.
  */
 #include "base/crc32c.h"
 #include "base/deadline.h"
 #include "base/report.h"
 #include "needle/catalog.h"
-#include "needle/pattern.h"
 #include "rdma_common.h"
 
 #include <errno.h>
@@ -36,9 +35,7 @@ struct plan {
 	const char *device, *server, *key_file;
 	uint16_t port;
 	uint32_t piece, window;
-	unsigned int rounds;
-	bool compare, hold, write, outside;
-	struct needle_pattern pattern;
+	bool endless, hold, write, outside;
 };
 
 struct reader {
@@ -47,13 +44,6 @@ struct reader {
 	struct needle_catalog catalog;
 	uint64_t bytes;
 	uint32_t crc;
-};
-
-/* Where the posting, or the checking, of the whole catalogue has got to. */
-struct cursor {
-	size_t entry;
-	uint64_t offset;
-	uint32_t slot;
 };
 
 static int post_one(struct reader *r, uint64_t addr, uint32_t rkey,
@@ -94,110 +84,71 @@ static int await_one(struct reader *r, struct ibv_wc *wc)
 	return n < 0 ? -EIO : (int)wc->status;
 }
 
-static uint32_t piece_at(const struct reader *r, const struct cursor *at)
+static int check_piece(struct reader *r, const struct needle_entry *e,
+		       uint64_t at, uint32_t slot, uint32_t length)
 {
-	uint64_t left = r->catalog.entries[at->entry].size - at->offset;
-
-	return left < r->plan->piece ? (uint32_t)left : r->plan->piece;
-}
-
-static void step(const struct reader *r, struct cursor *at, uint32_t length)
-{
-	at->offset += length;
-	at->slot = (at->slot + 1) % r->plan->window;
-	if (at->offset == r->catalog.entries[at->entry].size) {
-		at->entry++;
-		at->offset = 0;
-	}
-}
-
-/* A needle of no bytes needs no READ: there is nothing to bring. */
-static void pass_empty(const struct reader *r, struct cursor *at)
-{
-	while (at->entry < r->catalog.count &&
-	       !r->catalog.entries[at->entry].size)
-		at->entry++;
-}
-
-static int compare_bytes(const struct reader *r, const struct cursor *at,
-			 uint32_t length)
-{
-	const struct needle_entry *e = &r->catalog.entries[at->entry];
-	const struct needle_pattern *pattern = &r->plan->pattern;
-	char *expected = malloc(length);
-	int rc = 0;
-
-	needle_pattern_bytes(pattern, e->volume_id, e->needle_id, at->offset,
-			     expected, length);
-	if (memcmp(expected, send_slot(&r->res, at->slot), length) ||
-	    e->size !=
-		    needle_pattern_size(pattern, e->volume_id, e->needle_id) ||
-	    e->cookie != needle_pattern_cookie(pattern, e->volume_id,
-					       e->needle_id)) {
-		report_error(NULL, "needle %u,%llu at %llu: other bytes",
-			     e->volume_id, (unsigned long long)e->needle_id,
-			     (unsigned long long)at->offset);
-		rc = -EIO;
-	}
-	free(expected);
-	return rc;
-}
-
-static int take_piece(struct reader *r, struct cursor *at)
-{
-	const struct needle_entry *e = &r->catalog.entries[at->entry];
-	uint32_t length = piece_at(r, at);
 	struct ibv_wc wc;
 	int rc = await_one(r, &wc);
 
-	if (rc || wc.wr_id != at->slot || wc.byte_len != length ||
+	if (rc || wc.wr_id != slot || wc.byte_len != length ||
 	    wc.opcode != IBV_WC_RDMA_READ) {
-		report_error(NULL, "READ of %u,%llu at %llu: %s", e->volume_id,
-			     (unsigned long long)e->needle_id,
-			     (unsigned long long)at->offset,
-			     rc < 0 ? strerror(-rc)
-				    : ibv_wc_status_str(wc.status));
+		report_error(NULL, "READ of %u,%ju at %ju: %d", e->volume_id,
+			     e->needle_id, at, rc);
 		return -EIO;
 	}
-	r->crc = crc32c(at->offset ? r->crc : 0, send_slot(&r->res, at->slot),
-			length);
-	r->bytes += length;
-	if (at->offset + length == e->size && r->crc != e->crc32c) {
-		report_error(NULL, "needle %u,%llu: CRC-32C 0x%08x, not 0x%08x",
-			     e->volume_id, (unsigned long long)e->needle_id,
-			     r->crc, e->crc32c);
-		return -EBADMSG;
+	r->crc = crc32c(at ? r->crc : 0, send_slot(&r->res, slot), length);
+	return 0;
+}
+
+static uint32_t piece_at(const struct reader *r, const struct needle_entry *e,
+			 uint64_t at)
+{
+	return e->size - at < r->plan->piece ? (uint32_t)(e->size - at)
+					     : r->plan->piece;
+}
+
+static int read_needle(struct reader *r, const struct needle_entry *e)
+{
+	uint64_t posted = 0, taken = 0;
+	uint32_t slot, length;
+	int rc = 0;
+
+	r->crc = 0;
+	while (!rc && taken < e->size) {
+		for (slot = 0;
+		     !rc && slot < r->plan->window && posted < e->size;
+		     slot++) {
+			length = piece_at(r, e, posted);
+			rc = post_one(r, e->remote_addr + posted, e->rkey, slot,
+				      length, IBV_WR_RDMA_READ);
+			posted += length;
+		}
+		for (slot = 0; !rc && taken < posted; slot++) {
+			length = piece_at(r, e, taken);
+			rc = check_piece(r, e, taken, slot, length);
+			taken += length;
+		}
 	}
-	rc = r->plan->compare ? compare_bytes(r, at, length) : 0;
-	step(r, at, length);
-	pass_empty(r, at);
+	r->bytes += taken;
 	return rc;
 }
 
 static int read_all(struct reader *r)
 {
-	struct cursor post = { 0 }, take = { 0 };
-	uint32_t flying = 0;
 	int rc = 0;
 
-	pass_empty(r, &post);
-	pass_empty(r, &take);
-	while (!rc && take.entry < r->catalog.count) {
-		while (!rc && flying < r->plan->window &&
-		       post.entry < r->catalog.count) {
-			const struct needle_entry *e =
-				&r->catalog.entries[post.entry];
-			uint32_t length = piece_at(r, &post);
+	for (size_t i = 0; !rc && i < r->catalog.count; i++) {
+		const struct needle_entry *e = &r->catalog.entries[i];
 
-			rc = post_one(r, e->remote_addr + post.offset, e->rkey,
-				      post.slot, length, IBV_WR_RDMA_READ);
-			step(r, &post, length);
-			pass_empty(r, &post);
-			flying++;
+		rc = read_needle(r, e);
+		if (!rc && !r->plan->endless)
+			printf("%10u %20ju %10u %12ju  0x%08x\n", e->volume_id,
+			       e->needle_id, e->cookie, e->size, r->crc);
+		if (!rc && r->crc != e->crc32c) {
+			report_error(NULL, "CRC-32C 0x%08x, not 0x%08x", r->crc,
+				     e->crc32c);
+			rc = -EBADMSG;
 		}
-		if (!rc)
-			rc = take_piece(r, &take);
-		flying--;
 	}
 	return rc;
 }
@@ -234,13 +185,12 @@ static int converse(struct reader *r, int sock)
 				       r->catalog.entries[0].remote_addr -
 					       (plan->outside ? 1 << 20 : 0),
 				       r->catalog.entries[0].rkey);
-	for (unsigned int i = 0; !rc && (!plan->rounds || i < plan->rounds);
-	     i++)
+	do {
 		rc = read_all(r);
+	} while (!rc && plan->endless);
 	if (rc)
 		return rc;
-	printf("%zu needles, %llu bytes\n", r->catalog.count,
-	       (unsigned long long)r->bytes);
+	printf("%zu needles, %ju bytes\n", r->catalog.count, r->bytes);
 	fflush(stdout);
 	if (plan->hold)
 		wait_fd(sock, POLLIN, deadline_in_ms(600000));
@@ -278,16 +228,6 @@ static int be_a_node(struct reader *r, int sock)
 	return rc ? rc : must_be_refused(r, addr, rkey);
 }
 
-static int accept_engine(uint16_t port)
-{
-	int listener = tcp_listen(port);
-	int sock = listener < 0 ? listener
-				: tcp_accept(listener, deadline_in_ms(60000));
-
-	sock_close(&listener);
-	return sock;
-}
-
 static int connect_and_read(const struct plan *plan)
 {
 	struct rdma_config config = { .device_name = plan->device,
@@ -295,20 +235,23 @@ static int connect_and_read(const struct plan *plan)
 				      .msg_size = plan->piece,
 				      .send_slots = plan->window };
 	struct reader r = { .plan = plan };
-	int sock = -1, undo;
+	int listener = -1, sock = -1, undo;
 	int rc = init_rdma_resources(&r.res, &config);
 
 	if (rc)
 		return rc;
 	r.res.max_reads = (uint8_t)plan->window;
 	if (plan->key_file)
-		sock = accept_engine(plan->port);
-	else
+		listener = tcp_listen(plan->port);
+	if (listener >= 0)
+		sock = tcp_accept(listener, deadline_in_ms(60000));
+	else if (!plan->key_file)
 		sock = tcp_connect(plan->server, plan->port,
 				   deadline_in_ms(EXCHANGE_TIMEOUT_MS));
 	rc = sock;
 	if (sock >= 0)
 		rc = plan->key_file ? be_a_node(&r, sock) : converse(&r, sock);
+	sock_close(&listener);
 	sock_close(&sock);
 	needle_catalog_free(&r.catalog);
 	undo = destroy_rdma_resources(&r.res);
@@ -317,22 +260,18 @@ static int connect_and_read(const struct plan *plan)
 
 int main(int argc, char *argv[])
 {
-	struct plan plan = { .piece = 4096, .window = 16, .rounds = 1 };
-	unsigned long long seed, min, max;
+	struct plan plan = { .piece = 4096, .window = 16 };
 	int c;
 
-	while ((c = getopt(argc, argv, "d:c:w:r:p:HWOL:")) != -1) {
+	while ((c = getopt(argc, argv, "d:c:w:EHWOL:")) != -1) {
 		if (c == 'd')
 			plan.device = optarg;
 		else if (c == 'c')
 			plan.piece = (uint32_t)atoi(optarg);
 		else if (c == 'w')
 			plan.window = (uint32_t)atoi(optarg);
-		else if (c == 'r')
-			plan.rounds = (unsigned int)atoi(optarg);
-		else if (c == 'p' && sscanf(optarg, "%llu,%llu,%llu", &seed,
-					    &min, &max) == 3)
-			plan.compare = true;
+		else if (c == 'E')
+			plan.endless = true;
 		else if (c == 'H')
 			plan.hold = true;
 		else if (c == 'W')
@@ -346,8 +285,6 @@ int main(int argc, char *argv[])
 	}
 	if (argc - optind != 2)
 		return 2;
-	if (plan.compare)
-		plan.pattern = (struct needle_pattern){ seed, min, max };
 	plan.server = argv[optind];
 	plan.port = (uint16_t)atoi(argv[optind + 1]);
 	catch_stop_signals();
