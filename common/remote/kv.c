@@ -85,16 +85,6 @@ static struct kv_half *half_of(const struct kv *kv)
 	return (struct kv_half *)(void *)memory_buffer(kv->memory);
 }
 
-static int trusts(const struct kv *kv, uint32_t version)
-{
-	int rc = kv_check(half_of(kv), version, kv_value_most(kv));
-
-#ifdef KV_TRUSTS_ALL /* 测试用：去掉核对，坏值就会被交出去 */
-	rc = half_of(kv)->length > kv_value_most(kv) ? -EBADMSG : 0;
-#endif
-	return rc;
-}
-
 /* 读出一个完整的版本，放在 buffer 里；@version 0：这个 cell 还是空的。*/
 static int read_cell(struct kv *kv, uint32_t cell, uint32_t *version)
 {
@@ -115,7 +105,7 @@ static int read_cell(struct kv *kv, uint32_t cell, uint32_t *version)
 				 half_bytes(kv));
 		if (rc)
 			return rc;
-		rc = trusts(kv, *version);
+		rc = kv_check(half_of(kv), *version, kv_value_most(kv));
 		if (!rc)
 			return 0;
 		kv->torn += rc == -EBADMSG;

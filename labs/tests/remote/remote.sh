@@ -5,22 +5,33 @@
 #
 # shellcheck disable=SC2016 # scripts for the lab are quoted
 
-# In the lab. lend NAME ARGS…: a memory_server on rxe0, when it listens; client HOW
-# NAME PROGRAM ARGS…: one on rxe1 (HOW: run, start);
-# misled NAME RULE PROGRAM ARGS…: one on rxe1 with one request changed;
-# end NAME…: stop servers; qps N: rxe0 has N QPs in RTS; holder CELL…
+# SANITIZE: $B was built with sanitizers (long_remote.sh)
+build_all() {
+	local flags=(-O2)
+	[[ ! ${SANITIZE-} ]] ||
+		flags+=('-fsanitize=address,undefined' -fno-sanitize-recover=all)
+	export spy=$B/spy.so
+	build_helpers && helper "$B/unit_ring" "${flags[@]}" labs/tests/remote/unit_ring.c \
+		"$SOURCES"/common/{remote/ring,base/crc32c}.c -lisal
+}
+
+# In the lab. lend NAME ARGS…, ring NAME ARGS…: a server on rxe0, when it listens;
+# client HOW NAME PROGRAM ARGS…: one on rxe1 (HOW: run, start); says NAME PROGRAM ARGS…:
+# one that speaks in words; stop_at N NAME PROGRAM ARGS…: one that has stopped before its
+# Nth request; misled NAME RULE PROGRAM ARGS…: one with one request changed;
+# end NAME…: stop servers; qps N: rxe0 has N QPs in RTS
 REMOTE='
 lend() { serve "$1" "$B/memory_server" "${@:2}" rxe0; }
 ring() { serve "$1" "$B/ring_server" "${@:2}" rxe0; }
 client() { "$1" "$2" "$B/$3" -j "${@:4}" 10.99.0.1 rxe1; }
+says() { run "$1" "$B/$2" -q "${@:3}" 10.99.0.1 rxe1; }
 stop_at() {
-	local -x SPY_STOP=ibv_post_send:$1 LD_PRELOAD=${asan:+$asan:}$spy
-	client start "${@:2}"
+	SPY_STOP=ibv_post_send:$1 LD_PRELOAD=$spy client start "${@:2}"
+	await halted "$2"
 }
 misled() {
 	run "$1" "$B/sabotage" -o "$T/said" "$2" "$B/$3" -j "${@:4}" 10.99.0.1 rxe1
 }
-halted_or_ended() { ended "${pids[$1]}" || halted "$1"; }
 end() {
 	local name
 	for name; do kill "${pids[$name]}"; done
