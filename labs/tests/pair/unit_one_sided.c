@@ -9,7 +9,6 @@
 #include "base/deadline.h"
 #include "rdma_common.h"
 
-#include <errno.h>
 #include <malloc.h>
 #include <string.h>
 
@@ -199,18 +198,6 @@ static void try_places(void)
 	ibv_dereg_mr(mr);
 }
 
-/* 早到的那个 completion，只给等它的人，只给一次。*/
-static void try_early(void)
-{
-	a.early.wr_id = WR_ID_SEND(0);
-	CHECK(poll_completion(&a, WR_ID_SEND(0), NULL, 10) == -ETIMEDOUT,
-	      "none was early");
-	a.have_early = true;
-	CHECK(!poll_completion(&a, WR_ID_SEND(0), NULL, 10), "early");
-	CHECK(poll_completion(&a, WR_ID_SEND(0), NULL, 10) == -ETIMEDOUT,
-	      "twice");
-}
-
 int main(int argc, char *argv[])
 {
 	const struct rdma_config config = {
@@ -226,7 +213,6 @@ int main(int argc, char *argv[])
 		return 2;
 	for (size_t i = 0; i < a.buf_size; i++)
 		CHECK(!a.buf[i], "byte %zu could be read by anybody", i);
-	try_early();
 	for (int mr = 0; mr < 5; mr++)
 		for (int qp = 0; qp < 5; qp++)
 			try_rights(rights[mr], rights[qp]);
