@@ -37,11 +37,4 @@ test_no_slower_than_the_baseline() {
 	assertEquals 'more than 3 % from labs/bench.baseline' '' "$(beyond 3 "$base" "$got")"
 }
 
-test_what_is_slower_is_named() {
-	local base='{"us":{"latency":100,"read":50}}'
-	assertEquals '' "$(beyond 3 "$base" '{"us":{"latency":102.9,"read":48.6}}')"
-	assertEquals 'latency: 103.1 us, not 100' "$(beyond 3 "$base" '{"us":{"latency":103.1,"read":50}}')"
-	assertEquals 'read: 0 us, not 50' "$(beyond 3 "$base" '{"us":{"latency":100}}')"
-}
-
 . shunit2
