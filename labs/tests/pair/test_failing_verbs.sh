@@ -24,8 +24,8 @@ scenes='
 	talk() { # NAME ARG…: both sides with the same options
 		local name=$1
 		shift
-		spied server "$name.server" "$@" rxe0
-		spied run "$name.client" "$B/rdma_client" "$@" 127.0.0.1 rxe1
+		spied server "$name.server" -t 15 "$@" rxe0
+		spied run "$name.client" "$B/rdma_client" -t 15 "$@" 127.0.0.1 rxe1
 		reap "$name.server"
 	}
 	# scene waiting: for deadlines, beside the others, each on a port of its own
@@ -144,7 +144,9 @@ scenes='
 	server wire -q -t 10 rxe0
 	start peer "$B/peer" connect 127.0.0.1 18515 hello con,qpn=0x123456,psn=0x654321 sync \
 		record="$T/bytes"
-	enough() { [[ -e $T/bytes ]] && (($(stat -c %s "$T/bytes") >= 63)); }
+	enough() {
+		ended "${pids[wire]}" || { [[ -e $T/bytes ]] && (($(stat -c %s "$T/bytes") >= 63)); }
+	}
 	await enough
 	rdma -j -d resource show qp >"$T/qps"
 	kill -INT "${pids[wire]}"
