@@ -57,11 +57,13 @@ test_lessons_with_sanitizers() {
 }
 
 # Nothing is suppressed. "Possibly lost" is not counted: those are the lists of
-# devices that libibverbs and libnl keep until the end.
+# devices that libibverbs and libnl keep until the end. Without lesson 04, which has but
+# five seconds for what the pair below does.
 test_valgrind() {
-	local name
+	local name checked
 	must_build all
-	lessons >"$T/lessons"
+	checked=$(lessons | grep -v '^04')
+	xargs -n 2 >"$T/lessons" <<<"$checked"
 	in_lab '
 		ours() { false; } # valgrind has an allocator of its own
 		checked=(valgrind -q --leak-check=full
@@ -71,14 +73,15 @@ test_valgrind() {
 		serve once.server "${checked[@]}" "$B/rdma_server" -q -t 60 rxe0
 		run once.client "${checked[@]}" "$B/rdma_client" -q -t 60 127.0.0.1 rxe1
 		reap once.server
-		while read -r one && read -r two; do
-			start "$one" "${checked[@]}" "$B/$one"
-			start "$two" "${checked[@]}" "$B/$two"
-			reap "$one" "$two"
+		while read -ra names; do
+			for name in "${names[@]}"; do
+				start "$name" "${checked[@]}" "$B/$name"
+			done
+			reap "${names[@]}"
 		done <"$T/lessons"
 	' || return 0
 	assert_pair once
-	for name in $(lessons); do
+	for name in $checked; do
 		assertEquals "$name: $(err_of "$name")" 0 "$(rc_of "$name")"
 	done
 	assert_not_in "$(cat "$T"/*.err)" '^==[0-9]+=='
