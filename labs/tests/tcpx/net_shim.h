@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ---- net_shim.c ---------------------------------------------------------- */
+/* The plugin behind the shim; all versions of the shim call its v8. */
+extern const ncclNet_v8_t *real;
 
 /* The caller has broken the contract: say so and abort(). */
 void violation(const char *fmt, ...)
@@ -27,49 +28,22 @@ int failure(const char *call);
 /* Abort if a comm is still open. */
 void check_all_closed(void);
 
-int shim_listen(int v, int dev, void *handle, void **comm);
-int shim_connect(int v, int dev, void *handle, void **comm,
+/* @dh is looked at in v7 and v8, the newer ones. */
+int shim_connect(bool newer, int dev, void *handle, void **comm,
 		 ncclNetDeviceHandle_t **dh);
-int shim_accept(int v, void *listen_comm, void **comm,
+int shim_accept(bool newer, void *listen_comm, void **comm,
 		ncclNetDeviceHandle_t **dh);
+int shim_listen(int dev, void *handle, void **comm);
 int shim_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle);
-int shim_reg_mr_int(void *comm, void *data, int size, int type, void **mhandle);
 int shim_dereg_mr(void *comm, void *mhandle);
 int shim_isend(void *comm, void *data, int size, int tag, void *mhandle,
 	       void **request);
 int shim_irecv(void *comm, int n, void **data, int *sizes, int *tags,
 	       void **mhandles, void **request);
-int shim_iflush(void *comm, int n, void **data, int *sizes, void **mhandles,
-		void **request);
 int shim_test(void *request, int *done, int *sizes);
 int shim_close_send(void *comm);
 int shim_close_recv(void *comm);
 int shim_close_listen(void *comm);
-int shim_get_device_mr(void *comm, void *mhandle, void **dptr_mhandle);
 int shim_consumed(void *comm, int n, void *request);
-
-/* ---- net_shim_tables.c --------------------------------------------------- */
-
-/* The calls that look the same in v5 to v8. */
-struct real_calls {
-	int (*init)(nccl_logger_t log);
-	int (*devices)(int *n);
-	int (*listen)(int dev, void *handle, void **comm);
-	int (*dereg_mr)(void *comm, void *mhandle);
-	int (*isend)(void *comm, void *data, int size, int tag, void *mhandle,
-		     void **request);
-	int (*irecv)(void *comm, int n, void **data, int *sizes, int *tags,
-		     void **mhandles, void **request);
-	int (*test)(void *request, int *done, int *sizes);
-	int (*close_send)(void *comm);
-	int (*close_recv)(void *comm);
-	int (*close_listen)(void *comm);
-};
-
-const struct real_calls *real_calls(int v);
-int real_connect(int v, int dev, void *handle, void **comm);
-int real_accept(int v, void *listen_comm, void **comm);
-int real_reg_mr(int v, void *comm, void *data, size_t size, int type,
-		void **mhandle);
 
 #endif
