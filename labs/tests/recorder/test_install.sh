@@ -91,27 +91,6 @@ RC INIT -> RTR: legal" "$said"
 	assert_in "$(<"$T/user/deep")" '^qptrace: ibv_create_cq.*max_cqe'
 }
 
-# The loader would look for the first word of such a name.
-test_a_prefix_with_a_blank() {
-	local rc=0 said
-	mkdir -p "$T/a b"
-	cp labs/qptrace "$B/libqptrace.so" "$T/a b"
-	said=$("$T/a b/qptrace" true 2>&1) || rc=$?
-	assertEquals 1 "$rc"
-	assert_in "$said" 'cannot preload from .*/a b:'
-}
-
-# A copy of the sources without git, and one in somebody else's repository.
-test_version_without_git() {
-	local out
-	mkdir "$T/copy"
-	git -C "$T" init -q . && git -C "$T" -c user.name=a -c user.email=a commit -q --allow-empty -m a
-	cp Makefile "$T/copy"
-	out=$(cd "$T/copy" && make -s BUILD=out out/version 2>&1 && cat out/version)
-	assertEquals unknown "$out"
-	assertEquals "$(git describe --tags --always)" "$(labs/qptrace --version | cut -d' ' -f2)"
-}
-
 # completes WORD…: what is offered for the last one
 completes() {
 	bash --norc -c '
@@ -124,41 +103,19 @@ completes() {
 }
 
 test_completion() {
+	local words offered
 	touch "$T/a.json" "$T/a.txt" && mkdir "$T/ab"
-	assertEquals '--help --html ' "$(completes qptrace report --h)"
-	assertEquals "$T/a.json $T/ab " "$(completes qptrace report --html x.html "$T/a")"
-	assertEquals 'en zh ' "$(completes qptrace --lang '')"
-	assertEquals 'report ' "$(completes qptrace repor)"
-	assertEquals '--stall ' "$(completes qptrace -o x --s)"
-	assertEquals 'mktemp ' "$(completes qptrace --stall 3 mktem)"
-	assertEquals 'RTR RTS ' "$(completes qp_explain --type RC INIT RT)"
-	assertEquals 'UC UD ' "$(completes qp_explain -t U)"
-	assertEquals "complete -F _qptrace qptrace" \
-		"$(bash --norc -c '. labs/install/completion.bash; complete -p qptrace')"
-}
-
-# options_of COMMAND…: the long ones of its --help
-options_of() { "$@" --help | grep -oE -- '(^|[[ ])--[a-z-]+' | tr -d '[ ' | sort -u; }
-
-# The page has each option that --help has, and so has the completion.
-test_manual_pages() {
-	local page option
-	for page in labs/install/*.1; do
-		if command -v mandoc >/dev/null; then
-			assertEquals "$page" '' "$(mandoc -Tlint -Wwarning "$page")"
-		elif command -v man >/dev/null; then
-			assertEquals "$page" '' "$(LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)"
-		else
-			skip 'no mandoc and no man here'
-		fi
-	done
-	for page in qptrace qp_explain; do
-		for option in $(options_of "$(type -P "$B/$page" "labs/$page")") \
-			$([[ $page != qptrace ]] || options_of "$B/qptrace-report"); do
-			assert_in "$(<labs/install/$page.1)" " ${option#-}( |$)" "$page.1: $option"
-			assert_in "$(<labs/install/completion.bash)" "[ (]${option}([ )]|$)" "$option:"
-		done
-	done
+	while IFS='|' read -r words offered; do
+		# shellcheck disable=SC2086 # words
+		assertEquals "$words" "$offered " "$(eval "completes $words")"
+	done <<-END
+		qptrace report --h|--help --html
+		qptrace report --html x.html $T/a|$T/a.json $T/ab
+		qptrace --lang ''|en zh
+		qptrace -o x --s|--stall
+		qptrace --stall 3 mktem|mktemp
+		qp_explain --type RC INIT RT|RTR RTS
+	END
 }
 
 # shellcheck disable=SC1091

@@ -1,589 +1,358 @@
 // SPDX-License-Identifier: MIT
 /*
- * verbs_probe.c —— 别的程序都不做的调用，每样一次，各有各的数：SRQ 的 limit 与它的事件、
- * 扩展接口的每个 opcode、memory window、溢出的 CQ、设备上没有的调用
+ * verbs_probe.c —— 别的程序很少做的调用，给 labs/qptrace 的测试：有没有记录器在，印出来的
+ * 都该一样
  *
- *	verbs_probe            全部
- *	verbs_probe peers      只是十二个没有对端的 QP，数自己打开的与映射的
- *	verbs_probe flat       只是每种对象一个、又一个，数内存
- *	verbs_probe port       只等 port 的两个事件，SRQ 里有一个 receive
- *	verbs_probe no_ah      一个没有 AH 的 datagram：librxe 在里面崩溃
- *	verbs_probe no_cq      一个没有 CQ 的 QP：libibverbs 在里面崩溃
- *
- * 一个 QP 连着自己，receive 在 SRQ 里。印出每样的结果：有没有记录器在，都该一样。
+ *	opcodes    扩展接口（ibv_wr_*）里 perftest 不用的 opcode，各一次；最后一个 rkey 是错的
+ *	extended   扩展接口收发 20 个消息：数据有两种给法，用 start_poll 与 next_poll 取；再
+ *	           在一对 ibv_wr_start 与 ibv_wr_complete 之间发 40 个
+ *	refused    设备上没有的调用，和最大、最小的数；还有像 UCX 那样用 fd -1 打听 DMA-BUF
+ *	no_ah      一个没有 AH 的 datagram：librxe 在里面崩溃
+ *	no_cq      一个没有 CQ 的 QP：libibverbs 在里面崩溃
+ *	dl         走错一步状态机，用 dlvsym 自己取来的 ibv_modify_qp，像 NCCL 那样；再问一
+ *	           个没有的函数；退出码 4
+ *	flat       每种对象一个、又一个，数内存与 fd
  */
-#include "rdma_common.h"
+#include "ends.h"
 
 #include "../open_files.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <dlfcn.h>
+#include <endian.h>
+#include <limits.h>
+#include <stdint.h>
 #include <unistd.h>
 
-#define MEMORY	   4096
-#define DEADLINE_S 20
-
-static struct rdma_resources res;
-static struct ibv_srq *srq;
-static struct ibv_mr *mr;
-static char memory[MEMORY] __attribute__((aligned(4096)));
+static struct end e;
+static struct ibv_cq_ex *cq_ex;
 
 static void must(const void *made, const char *what)
 {
-	if (made)
-		return;
-	printf("%s: %s\n", what, strerror(errno));
-	exit(1);
+	if (!made)
+		die(what, errno);
 }
 
-static void connect_to(struct ibv_qp *qp, uint32_t qpn)
+static void make_extended(void)
 {
-	struct rdma_resources of_qp = res;
-
-	of_qp.qp = qp;
-	if (modify_qp_to_init(&of_qp))
-		exit(1);
-	of_qp.remote = cm_con_data_of(&of_qp);
-	of_qp.remote.qp_num = qpn;
-	if (modify_qp_to_rtr(&of_qp) || modify_qp_to_rts(&of_qp))
-		exit(1);
-}
-
-static struct ibv_qp *make_qp(struct ibv_cq *cq, struct ibv_srq *of)
-{
+	struct ibv_cq_init_attr_ex cq_init = {
+		.cqe = 200,
+		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM,
+	};
 	struct ibv_qp_init_attr_ex init = {
 		.qp_type = IBV_QPT_RC,
-		.send_cq = cq,
-		.recv_cq = cq,
-		.srq = of,
-		.pd = res.pd,
-		.cap = { 64, of ? 0 : 64, 1, 1, 0 },
+		.cap = { 64, 64, 2, 1, 64 },
 		.comp_mask =
 			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.send_ops_flags =
-			IBV_QP_EX_WITH_RDMA_WRITE |
-			IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-			IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-			IBV_QP_EX_WITH_RDMA_READ |
-			IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-			IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-			IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
-			IBV_QP_EX_WITH_SEND_WITH_INV,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND |
+				  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+				  IBV_QP_EX_WITH_SEND_WITH_IMM |
+				  IBV_QP_EX_WITH_LOCAL_INV |
+				  IBV_QP_EX_WITH_BIND_MW |
+				  IBV_QP_EX_WITH_SEND_WITH_INV,
 	};
-	struct ibv_qp *qp = ibv_create_qp_ex(res.context, &init);
-	struct ibv_qp_attr wide = { .qp_access_flags =
-					    IBV_ACCESS_REMOTE_WRITE |
-					    IBV_ACCESS_REMOTE_READ |
-					    IBV_ACCESS_REMOTE_ATOMIC |
-					    IBV_ACCESS_MW_BIND };
 
-	must(qp, "ibv_create_qp_ex");
-	connect_to(qp, qp->qp_num);
-	if (ibv_modify_qp(qp, &wide, IBV_QP_ACCESS_FLAGS))
-		must(NULL, "ibv_modify_qp(access)");
-	return qp;
+	make_all_but_qp(&e, false);
+	cq_ex = ibv_create_cq_ex(e.context, &cq_init);
+	must(cq_ex, "ibv_create_cq_ex");
+	ibv_destroy_cq(e.cq);
+	e.cq = ibv_cq_ex_to_cq(cq_ex);
+	init.pd = e.pd;
+	init.send_cq = init.recv_cq = e.cq;
+	e.qp = ibv_create_qp_ex(e.context, &init);
+	must(e.qp, "ibv_create_qp_ex");
+	e.access |= IBV_ACCESS_MW_BIND;
+	to_init(&e);
+	connect_to(&e, e.qp->qp_num);
 }
 
-static void receive(uint64_t wr_id)
+static struct ibv_qp_ex *begin_send(uint64_t wr_id)
 {
-	struct ibv_sge sge = { (uintptr_t)memory + 2048, 64, mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = wr_id,
-				  .sg_list = &sge,
-				  .num_sge = 1 },
-			   *bad;
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(e.qp);
 
-	if (ibv_post_srq_recv(srq, &wr, &bad))
-		must(NULL, "ibv_post_srq_recv");
+	ibv_wr_start(ex);
+	ex->wr_id = wr_id;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	return ex;
 }
+
+/* ---- 每个 opcode ---------------------------------------------------------- */
 
 /* 下一个 completion：它的 opcode、status、长度。*/
-static void reap(const char *what)
+static void show(const char *what)
 {
 	time_t end = time(NULL) + DEADLINE_S;
 	struct ibv_wc wc;
 
-	while (!ibv_poll_cq(res.cq, 1, &wc))
+	while (!ibv_poll_cq(e.cq, 1, &wc))
 		if (time(NULL) > end)
-			must(NULL, what);
-	printf("%s: opcode %d, status %d\n", what, wc.opcode, wc.status);
+			die(what, ETIMEDOUT);
+	printf("%s: opcode %d, status %d, %u bytes\n", what, wc.opcode,
+	       wc.status, wc.byte_len);
 }
 
-/* 地址与 rkey 各不相同：写成别的，就看得出。*/
-static void every_opcode(struct ibv_qp *qp, struct ibv_mw *mw)
+enum opcode {
+	BIND,
+	IMM,
+	WRITE_IMM,
+	INV
+};
+#define OPCODES 4
+
+static void one_opcode(struct ibv_qp_ex *ex, int opcode, struct ibv_mw *mw)
 {
-	static const char *const names[] = { "write", "read",	   "add",
-					     "swap",  "bind",	   "send",
-					     "imm",   "write imm", "inv" };
-	struct ibv_mw_bind_info info = { mr, (uintptr_t)memory, 256,
+	uint64_t there = (uintptr_t)e.buf;
+	uint32_t rkey = e.mr->rkey;
+	struct ibv_mw_bind_info info = { e.mr, there, SIZE,
 					 IBV_ACCESS_REMOTE_WRITE };
-	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
-	uint64_t at = (uintptr_t)memory;
 
-	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		uint32_t bytes = i == 2 || i == 3 ? 8 : 16 + i;
-		uint64_t there = at + 64 * i;
+	if (opcode == BIND)
+		ibv_wr_bind_mw(ex, mw, ibv_inc_rkey(mw->rkey), &info);
+	else if (opcode == IMM)
+		ibv_wr_send_imm(ex, htobe32(7));
+	else if (opcode == WRITE_IMM)
+		ibv_wr_rdma_write_imm(ex, rkey, there, htobe32(8));
+	else
+		ibv_wr_send_inv(ex, mw->rkey);
+	if (opcode != BIND)
+		ibv_wr_set_sge(ex, e.mr->lkey, there + SIZE, 16);
+}
 
-		ibv_wr_start(ex);
-		ex->wr_id = 100 + i;
-		ex->wr_flags = IBV_SEND_SIGNALED;
-		switch (i) {
-		case 0:
-			ibv_wr_rdma_write(ex, mr->rkey, there);
-			break;
-		case 1:
-			ibv_wr_rdma_read(ex, mr->rkey, there);
-			break;
-		case 2:
-			ibv_wr_atomic_fetch_add(ex, mr->rkey, there, 1);
-			break;
-		case 3:
-			ibv_wr_atomic_cmp_swp(ex, mr->rkey, there, 0, 1);
-			break;
-		case 4:
-			ibv_wr_bind_mw(ex, mw, ibv_inc_rkey(mw->rkey), &info);
-			break;
-		case 5:
-			ibv_wr_send(ex);
-			break;
-		case 6:
-			ibv_wr_send_imm(ex, htobe32(7));
-			break;
-		case 7:
-			ibv_wr_rdma_write_imm(ex, mr->rkey, there, htobe32(8));
-			break;
-		default:
-			ibv_wr_send_inv(ex, mw->rkey);
-		}
-		if (i != 4)
-			ibv_wr_set_sge(ex, mr->lkey, at + 1024, bytes);
+static int opcodes(void)
+{
+	static const char *const names[] = { "bind", "imm", "write imm",
+					     "inv" };
+	struct ibv_qp_ex *ex;
+	struct ibv_mw *mw;
+
+	make_extended();
+	mw = ibv_alloc_mw(e.pd, IBV_MW_TYPE_2);
+	must(mw, "ibv_alloc_mw");
+	for (int i = 0; i < OPCODES; i++) {
+		if (i > BIND)
+			post_recv(&e);
+		ex = begin_send(100 + (uint64_t)i);
+		one_opcode(ex, i, mw);
 		if (ibv_wr_complete(ex))
-			must(NULL, names[i]);
-		if (i == 4)
+			die(names[i], EINVAL);
+		if (i == BIND)
 			mw->rkey = ibv_inc_rkey(mw->rkey);
-		reap(names[i]);
-		if (i > 4)
-			reap("received");
+		show(names[i]);
+		if (i > BIND)
+			show("received");
 	}
-	ibv_wr_start(ex);
-	ex->wr_id = 200;
+	ex = begin_send(200);
 	ibv_wr_local_inv(ex, 0x7700);
 	printf("local inv: %d\n", ibv_wr_complete(ex));
-	reap("no such rkey");
+	show("no such rkey");
+	return 0;
 }
 
-static void event(const char *what)
-{
-	struct pollfd fd = { res.context->async_fd, POLLIN, 0 };
-	struct ibv_async_event got;
-	int ready;
-
-	do
-		ready = poll(&fd, 1, DEADLINE_S * 1000);
-	while (ready < 0 && errno == EINTR); /* SIGQUIT */
-	if (ready != 1 || ibv_get_async_event(res.context, &got))
-		must(NULL, what);
-	printf("%s: event %d\n", what, got.event_type);
-	ibv_ack_async_event(&got);
-}
-
-/* 4 格的 CQ，没有人取：满了以后再来一个，就是 CQ_ERR。*/
-static void overflow(void)
-{
-	struct ibv_cq *cq = ibv_create_cq(res.context, 3, NULL, NULL, 0);
-	struct ibv_qp *qp;
-	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
-	struct ibv_send_wr wr = { .sg_list = &sge,
-				  .num_sge = 1,
-				  .opcode = IBV_WR_RDMA_WRITE,
-				  .send_flags = IBV_SEND_SIGNALED },
-			   *bad;
-
-	must(cq, "ibv_create_cq");
-	qp = make_qp(cq, NULL);
-	wr.wr.rdma.remote_addr = (uintptr_t)memory;
-	wr.wr.rdma.rkey = mr->rkey;
-	for (int i = 0; i < 9; i++)
-		if (ibv_post_send(qp, &wr, &bad))
-			must(NULL, "ibv_post_send");
-	event("overflow");
-	ibv_destroy_qp(qp);
-	ibv_destroy_cq(cq);
-}
-
-/* RESET 丢下已经 post 的：后来那个 receive 收到的，不是前面那个的。*/
-static void again(void)
-{
-	struct ibv_qp *qp = make_qp(res.cq, NULL);
-	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
-	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
-	struct ibv_recv_wr recv = { .wr_id = 300,
-				    .sg_list = &sge,
-				    .num_sge = 1 },
-			   *bad_recv;
-	struct ibv_send_wr send = { .wr_id = 301,
-				    .sg_list = &sge,
-				    .num_sge = 1,
-				    .opcode = IBV_WR_SEND,
-				    .send_flags = IBV_SEND_SIGNALED },
-			   *bad;
-	struct ibv_send_wr add = send;
-
-	ibv_post_recv(qp, &recv, &bad_recv);
-	if (ibv_modify_qp(qp, &reset, IBV_QP_STATE))
-		must(NULL, "ibv_modify_qp(RESET)");
-	connect_to(qp, qp->qp_num);
-	ibv_post_recv(qp, &recv, &bad_recv);
-	ibv_post_send(qp, &send, &bad);
-	reap("again");
-	reap("again");
-	add.wr_id = 302;
-	add.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
-	add.wr.atomic.remote_addr = (uintptr_t)memory + 0x240;
-	add.wr.atomic.rkey = mr->rkey;
-	ibv_post_send(qp, &add, &bad);
-	reap("no right"); /* INIT 又没有 REMOTE_ATOMIC 了 */
-	ibv_destroy_qp(qp);
-}
-
-static void wrong_read(struct ibv_qp *qp, uint64_t wr_id)
-{
-	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
-	struct ibv_send_wr wr = { .wr_id = wr_id,
-				  .sg_list = &sge,
-				  .num_sge = 1,
-				  .opcode = IBV_WR_RDMA_READ,
-				  .send_flags = IBV_SEND_SIGNALED },
-			   *bad;
-
-	wr.wr.rdma.remote_addr = (uintptr_t)memory;
-	wr.wr.rdma.rkey = mr->rkey + 1;
-	ibv_post_send(qp, &wr, &bad);
-}
-
-static void reap_extended(struct ibv_cq_ex *cq)
-{
-	struct ibv_poll_cq_attr attr = { 0 };
-	time_t end = time(NULL) + DEADLINE_S;
-
-	while (ibv_start_poll(cq, &attr))
-		if (time(NULL) > end)
-			must(NULL, "ibv_start_poll");
-	printf("without QPN: wr_id %ju, status %d\n", (uintmax_t)cq->wr_id,
-	       cq->status);
-	ibv_end_poll(cq);
-}
+/* ---- start_poll、next_poll ------------------------------------------------ */
 
 /*
- * CQ 不说 QPN：wr_id 在谁那里，就是谁的。四个 QP 失败的次序既不是造它们的次序，也不是反过
- * 来的；别的 CQ 上另有四个，wr_id 各与其中一个相同：失败过一次，又有一个在等。
+ * librxe 的 end_poll 在 next_poll 说“没有了”之后会把位置再推进一格，于是读到旧的。所以
+ * 一个一个地取；只有 @together 时，先等到两个想必都在 CQ 里了，才用 next_poll。
  */
-static void without_qpn(void)
+static int reap_two(bool together)
 {
-	static const int turns[] = { 1, 3, 0, 2 };
-	struct ibv_cq_init_attr_ex init = { .cqe = 16 };
-	struct ibv_cq_ex *cq = ibv_create_cq_ex(res.context, &init);
-	struct ibv_qp *qps[4], *elsewhere[4];
+	time_t end = time(NULL) + DEADLINE_S;
+	struct ibv_poll_cq_attr attr = { 0 };
+	int seen = 0;
 
-	must(cq, "ibv_create_cq_ex");
-	for (int i = 0; i < 4; i++)
-		qps[i] = make_qp(ibv_cq_ex_to_cq(cq), NULL);
-	for (int i = 0; i < 4; i++) {
-		elsewhere[i] = make_qp(res.cq, NULL);
-		wrong_read(elsewhere[i], 400 + i);
-		reap("elsewhere");
-		wrong_read(elsewhere[i], 400 + i);
-	}
-	for (int i = 0; i < 4; i++) {
-		wrong_read(qps[turns[i]], 400 + turns[i]);
-		reap_extended(cq);
-	}
-	for (int i = 0; i < 4; i++) {
-		reap("elsewhere");
-		ibv_destroy_qp(qps[i]);
-		ibv_destroy_qp(elsewhere[i]);
-	}
-	ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
-}
-
-/* 睡着等的程序。*/
-static void sleeper(void)
-{
-	struct ibv_comp_channel *channel = ibv_create_comp_channel(res.context);
-	struct ibv_cq *cq, *whose;
-	struct ibv_qp *qp;
-	struct ibv_wc wc;
-	void *context;
-
-	must(channel, "ibv_create_comp_channel");
-	cq = ibv_create_cq(res.context, 4, NULL, channel, 0);
-	must(cq, "ibv_create_cq");
-	printf("resize: %d\n", ibv_resize_cq(cq, 9));
-	qp = make_qp(cq, NULL);
-	ibv_req_notify_cq(cq, 0);
-	wrong_read(qp, 700);
-	alarm(DEADLINE_S);
-	if (ibv_get_cq_event(channel, &whose, &context))
-		must(NULL, "ibv_get_cq_event");
-	alarm(0);
-	ibv_ack_cq_events(whose, 1);
-	printf("woken: %d\n", ibv_poll_cq(cq, 1, &wc));
-	ibv_destroy_qp(qp);
-	ibv_destroy_cq(cq);
-	ibv_destroy_comp_channel(channel);
-}
-
-/* 没有人收：只看它写了给谁。*/
-static void datagram(void)
-{
-	struct ibv_qp_init_attr_ex init = {
-		.qp_type = IBV_QPT_UD,
-		.send_cq = res.cq,
-		.recv_cq = res.cq,
-		.pd = res.pd,
-		.cap = { 4, 4, 1, 1, 0 },
-		.comp_mask =
-			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND,
-	};
-	struct ibv_qp *qp = ibv_create_qp_ex(res.context, &init);
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
-				    .port_num = res.ib_port,
-				    .qkey = 0x1234 };
-	struct ibv_ah_attr to = { .is_global = 1, .port_num = res.ib_port };
-	struct ibv_qp_ex *ex;
-	struct ibv_ah *ah;
-
-	must(qp, "ibv_create_qp_ex(UD)");
-	to.grh.dgid = res.gid;
-	to.grh.sgid_index = res.gid_index;
-	ah = ibv_create_ah(res.pd, &to);
-	must(ah, "ibv_create_ah");
-	ibv_modify_qp(qp, &attr,
-		      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-			      IBV_QP_QKEY);
-	attr.qp_state = IBV_QPS_RTR;
-	ibv_modify_qp(qp, &attr, IBV_QP_STATE);
-	attr.qp_state = IBV_QPS_RTS;
-	ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-	ex = ibv_qp_to_qp_ex(qp);
-	ibv_wr_start(ex);
-	ex->wr_id = 500;
-	ex->wr_flags = IBV_SEND_SIGNALED;
-	ibv_wr_send(ex);
-	ibv_wr_set_ud_addr(ex, ah, 0x77, 0x4321);
-	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)memory, 8);
-	printf("datagram: %d\n", ibv_wr_complete(ex));
-	reap("datagram");
-	ibv_destroy_ah(ah);
-	ibv_destroy_qp(qp);
-}
-
-static int entries(const char *folder)
-{
-	DIR *dir = opendir(folder);
-	int n = 0;
-
-	must(dir, folder);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
-/* 一个又一个找不到对端的 QP：记录器到处去找，每次都要把打开的、映射的还回去。*/
-static void look_for_peers(void)
-{
-	static const struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
-	int fds = 0, maps = 0;
-
-	for (uint64_t i = 0; i < 12; i++) {
-		struct ibv_qp *qp = make_qp(res.cq, NULL);
-		struct ibv_qp_attr attr = reset;
-
-		if (ibv_modify_qp(qp, &attr, IBV_QP_STATE))
-			must(NULL, "ibv_modify_qp(RESET)");
-		connect_to(qp, 0x123456);
-		wrong_read(qp, i);
-		reap("nobody");
-		ibv_destroy_qp(qp);
-		if (i == 3) {
-			fds = entries("/proc/self/fd");
-			maps = entries("/proc/self/map_files");
+	if (together)
+		sleep(1);
+	for (int i = 0; i < 2; i++) {
+		while (ibv_start_poll(cq_ex, &attr))
+			if (time(NULL) > end)
+				die("ibv_start_poll", ETIMEDOUT);
+		seen += cq_ex->status == IBV_WC_SUCCESS;
+		if (together && !ibv_next_poll(cq_ex)) {
+			seen += cq_ex->status == IBV_WC_SUCCESS;
+			i++;
 		}
+		ibv_end_poll(cq_ex);
 	}
-	printf("%d more descriptors, %d more mappings\n",
-	       entries("/proc/self/fd") - fds,
-	       entries("/proc/self/map_files") - maps);
+	return seen;
 }
 
-/* 每种对象一个，QP 与 SRQ 里各有一个 receive；然后全拆掉。*/
-static void one_of_each(const struct rdma_config *config)
+static void give_data(struct ibv_qp_ex *ex, bool is_inline)
 {
-	struct ibv_srq_init_attr init = { .attr = { 16, 1, 0 } };
-	struct ibv_sge sge = { (uintptr_t)memory, 0, 0 };
-	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
-	struct ibv_ah_attr to = { .is_global = 1 };
-	struct rdma_resources each;
-	struct ibv_srq *shared;
-	struct ibv_ah *ah;
-
-	if (init_rdma_resources(&each, config) || modify_qp_to_init(&each) ||
-	    ibv_post_recv(each.qp, &wr, &bad))
-		exit(1);
-	to.port_num = each.ib_port;
-	to.grh.dgid = each.gid;
-	to.grh.sgid_index = each.gid_index;
-	ah = ibv_create_ah(each.pd, &to);
-	must(ah, "ibv_create_ah");
-	shared = ibv_create_srq(each.pd, &init);
-	must(shared, "ibv_create_srq");
-	if (ibv_post_srq_recv(shared, &wr, &bad))
-		exit(1);
-	if (ibv_destroy_srq(shared) || ibv_destroy_ah(ah) ||
-	    destroy_rdma_resources(&each))
-		exit(1);
+	if (is_inline)
+		ibv_wr_set_inline_data(ex, e.buf, 32);
+	else
+		ibv_wr_set_sge(ex, e.mr->lkey, (uintptr_t)e.buf + SIZE, SIZE);
 }
 
-static void come_and_go(void)
+static int extended(void)
 {
-	struct rdma_config config = { .device_name = "rxe0",
-				      .gid_index = GID_INDEX_AUTO,
-				      .msg_size = 64,
-				      .recv_slots = 1,
-				      .send_slots = 1,
-				      .events = true };
-	long before = 0;
+	struct ibv_qp_ex *ex;
 
-	for (int i = 0; i < 400; i++) {
-		if (i == 200)
-			before = mapped_pages();
-		one_of_each(&config);
+	make_extended();
+	for (int i = 0; i < MESSAGES; i++) {
+		post_recv(&e);
+		ex = begin_send(2);
+		if (i % 2) /* librxe 要听到 INLINE，才去看 inline 的数据 */
+			ex->wr_flags |= IBV_SEND_INLINE;
+		ibv_wr_send(ex);
+		give_data(ex, i % 2);
+		if (ibv_wr_complete(ex))
+			die("ibv_wr_complete", EIO);
+		if (reap_two(i == MESSAGES - 1) != 2)
+			die("ibv_next_poll", EIO);
 	}
-	printf("%ld more pages%s\n", mapped_pages() - before,
-	       before ? "" : "?");
+	ex = begin_send(0);
+	for (int i = 0; i < 40; i++) {
+		post_recv(&e);
+		ex->wr_id++;
+		ibv_wr_send(ex);
+		give_data(ex, false);
+	}
+	if (ibv_wr_complete(ex))
+		die("ibv_wr_complete", EIO);
+	for (int i = 0; i < 40; i++)
+		if (reap_two(false) != 2)
+			die("ibv_start_poll", EIO);
+	unmake(&e);
+	printf("%d messages\n", MESSAGES + 40);
+	return 0;
 }
 
-static void no_ah(void)
+/* ---- 出错的 --------------------------------------------------------------- */
+
+/* 一个也不该成功；成功了的算在返回值里。*/
+static int refused(void)
 {
-	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_UD,
-					 .send_cq = res.cq,
-					 .recv_cq = res.cq,
-					 .cap = { 4, 4, 1, 1, 0 } };
-	struct ibv_qp *qp = ibv_create_qp(res.pd, &init);
-	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
-	struct ibv_send_wr wr = { .wr_id = 600,
-				  .sg_list = &sge,
-				  .num_sge = 1,
-				  .opcode = IBV_WR_SEND },
-			   *bad;
+	struct ibv_qp_rate_limit_attr rate = { .rate_limit = 123 };
+	struct ibv_qp_init_attr qp = { .qp_type = IBV_QPT_RC };
+	struct ibv_qp_attr attr;
+	int taken = 0, fd;
 
-	must(qp, "ibv_create_qp(UD)");
-	ibv_post_send(qp, &wr, &bad);
+	make(&e, IBV_QPT_RC, false);
+	fd = dup(e.context->cmd_fd);
+	taken += ibv_import_device(fd) != NULL;
+	taken += ibv_modify_qp_rate_limit(e.qp, &rate) == 0;
+	taken += ibv_reg_dmabuf_mr(e.pd, 0, SIZE, 0, -1, 0) != NULL;
+	taken += ibv_reg_mr(e.pd, e.buf, SIZE_MAX, 0) != NULL;
+	taken += ibv_create_cq(e.context, -1, NULL, NULL, -1) != NULL;
+	taken += ibv_resize_cq(e.cq, INT_MIN) == 0;
+	qp.send_cq = qp.recv_cq = e.cq;
+	memset(&qp.cap, 0xff, sizeof(qp.cap));
+	taken += ibv_create_qp(e.pd, &qp) != NULL;
+	memset(&attr, 0xff, sizeof(attr));
+	taken += ibv_modify_qp(e.qp, &attr, INT_MAX) == 0;
+	printf("taken: %d\n", taken);
+	return taken;
 }
 
-static void no_cq(void)
+static int no_ah(void)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND };
+
+	make(&e, IBV_QPT_UD, false);
+	post_send(&e, wr);
+	return 0;
+}
+
+static int no_cq(void)
 {
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC,
-					 .send_cq = res.cq,
 					 .cap = { 4, 4, 1, 1, 0 } };
 
-	ibv_create_qp(res.pd, &init);
+	make(&e, IBV_QPT_RC, false);
+	init.send_cq = e.cq;
+	ibv_create_qp(e.pd, &init);
+	return 0;
 }
 
-static void port_events(void)
+static int dl(void)
 {
-	receive(0x77);
-	printf("waiting\n");
-	fflush(stdout);
-	event("first");
-	event("second");
+	void *library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	__typeof__(&ibv_modify_qp) my_modify_qp;
+	void *symbol;
+
+	must(library, "dlopen");
+	symbol = dlvsym(library, "ibv_modify_qp", "IBVERBS_1.1");
+	must(symbol, "dlvsym");
+	memcpy(&my_modify_qp, &symbol, sizeof(symbol));
+	symbol = dlsym(library, "ibv_no_such");
+	printf("%s\n", symbol ? "found" : strrchr(dlerror(), ':'));
+	make(&e, IBV_QPT_RC, false);
+	printf("modify: %d\n", my_modify_qp(e.qp, &attr, IBV_QP_STATE));
+	return 4;
 }
 
-static void only(const char *what)
+static struct ibv_srq *make_srq(void)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} parts[] = { { "peers", look_for_peers },
-		      { "flat", come_and_go },
-		      { "port", port_events },
-		      { "no_ah", no_ah },
-		      { "no_cq", no_cq } };
+	struct ibv_srq_init_attr init = { .attr = { 16, 1, 0 } };
+	struct ibv_srq *srq = ibv_create_srq(e.pd, &init);
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		if (strcmp(what, parts[i].name) != 0)
-			continue;
-		parts[i].run();
-		return;
+	must(srq, "ibv_create_srq");
+	return srq;
+}
+
+/* ---- 借了要还 ------------------------------------------------------------- */
+
+/* 每种对象一个，然后拆掉；有的找不到对端，记录器就到处去找：打开的、映射的都要还。*/
+static void come_and_go(bool to_nobody)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_READ,
+				  .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_srq *srq;
+	struct ibv_ah_attr to;
+	struct ibv_ah *ah;
+
+	make(&e, IBV_QPT_RC, true);
+	e.timeout = 8;
+	e.retry_cnt = 1;
+	to_init(&e);
+	post_recv(&e);
+	if (to_nobody) {
+		connect_to(&e, 0x123456);
+		post_send(&e, wr);
+		reap(&e, 1);
 	}
-	fprintf(stderr, "verbs_probe: there is no part %s\n", what);
-	exit(2);
+	to = way(&e);
+	ah = ibv_create_ah(e.pd, &to);
+	must(ah, "ibv_create_ah");
+	srq = make_srq();
+	if (ibv_destroy_srq(srq) || ibv_destroy_ah(ah))
+		die("ibv_destroy_srq, ibv_destroy_ah", errno);
+	unmake(&e);
+}
+
+static int flat(void)
+{
+	long pages = 0;
+	int fds = 0;
+
+	for (int i = 0; i < 200; i++) {
+		if (i == 100) {
+			fds = open_files();
+			pages = mapped_pages();
+		}
+		come_and_go(i % 10 == 0);
+	}
+	printf("%d more descriptors, %ld more pages\n", open_files() - fds,
+	       mapped_pages() - pages);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct rdma_config config = { .device_name = "rxe0",
-				      .gid_index = GID_INDEX_AUTO,
-				      .msg_size = 64,
-				      .recv_slots = 1,
-				      .send_slots = 8 };
-	struct ibv_srq_init_attr_ex init = { .attr = { 16, 1, 0 },
-					     .comp_mask =
-						     IBV_SRQ_INIT_ATTR_PD };
-	struct ibv_srq_attr limit = { .max_wr = 32, .srq_limit = 5 };
-	struct ibv_qp_rate_limit_attr rate = { .rate_limit = 123 };
-	struct ibv_context *other;
-	struct ibv_mw *mw;
-	struct ibv_qp *qp;
-	int fd;
+	static const struct {
+		const char *name;
+		int (*run)(void);
+	} parts[] = {
+		{ "opcodes", opcodes }, { "extended", extended },
+		{ "refused", refused }, { "no_ah", no_ah },
+		{ "no_cq", no_cq },	{ "dl", dl },
+		{ "flat", flat },
+	};
 
-	if (init_rdma_resources(&res, &config))
-		return 1;
-	mr = ibv_reg_mr_iova(res.pd, memory, MEMORY, (uintptr_t)memory,
-			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				     IBV_ACCESS_REMOTE_READ |
-				     IBV_ACCESS_REMOTE_ATOMIC |
-				     IBV_ACCESS_MW_BIND);
-	must(mr, "ibv_reg_mr_iova");
-	mw = ibv_alloc_mw(res.pd, IBV_MW_TYPE_2);
-	must(mw, "ibv_alloc_mw");
-	init.pd = res.pd;
-	srq = ibv_create_srq_ex(res.context, &init);
-	must(srq, "ibv_create_srq_ex");
-	if (argc > 1) {
-		only(argv[1]);
-		return 0;
-	}
-	qp = make_qp(res.cq, srq);
-	for (uint64_t i = 0; i < 5; i++)
-		receive(i);
-	printf("limit: %d\n",
-	       ibv_modify_srq(srq, &limit, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT));
-	every_opcode(qp, mw);
-	event("limit");
-	again();
-	without_qpn();
-	datagram();
-	overflow();
-	printf("no such limit: %d\n",
-	       ibv_modify_srq(srq, &limit, 1 << 30) != 0);
-	printf("rate: %d\n", ibv_modify_qp_rate_limit(qp, &rate));
-	printf("rereg: %d\n", ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL,
-					   NULL, 0, IBV_ACCESS_LOCAL_WRITE));
-	fd = dup(res.context->cmd_fd);
-	other = ibv_import_device(fd);
-	printf("import: %d\n", other != NULL);
-	if (!other)
-		close(fd);
-	sleeper();
-	ibv_destroy_qp(qp);
-	ibv_destroy_srq(srq);
-	ibv_dealloc_mw(mw);
-	ibv_dereg_mr(mr);
-	return destroy_rdma_resources(&res) ? 1 : 0;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (argc > 1 && !strcmp(argv[1], parts[i].name))
+			return parts[i].run();
+	fprintf(stderr, "verbs_probe: which part?\n");
+	return 2;
 }
