@@ -259,7 +259,8 @@ test_same_causes_as_the_explainer() {
 	for file in "$T"/t.faults.json*; do
 		name=$(jq -r 'select(.ev == "start").program' "$file")
 		wanted=$(awk -F'\t' -v name="$name" '$1 == name { print $4 }' "$kept/catalogue")
-		assert_in "$(causes .id "$file" | head -n 1)" "^($wanted)$" "$name:"
+		# Where the machine is busy, who polls looks for a while as if he did not.
+		assert_in "$(causes .id "$file" | grep -vx nobody-polls | head -n 1)" "^($wanted)$" "$name:"
 		seen=$((seen + 1))
 	done
 	assertEquals 'one recording for each fault' "${#told_apart[@]}" "$seen"
