@@ -37,7 +37,8 @@ int ucx_hash64bits(const char *text, uint64_t *hash)
 	return 0;
 }
 
-char *python_bytes_repr(char *out, const unsigned char *bytes, size_t n)
+/* Python 的 repr(bytes)：b'...'。@out：4 * @n + 4 字节。*/
+static void python_bytes_repr(char *out, const unsigned char *bytes, size_t n)
 {
 	/* Python 优先用单引号；里面有 ' 而没有 " 时才换成双引号。*/
 	char quote =
@@ -63,8 +64,6 @@ char *python_bytes_repr(char *out, const unsigned char *bytes, size_t n)
 	}
 	*at++ = quote;
 	*at = '\0';
-	/* cppcheck-suppress uninitvar ; 它看不出 at 就在 out 里 */
-	return out;
 }
 
 int ucx_checksum(uint64_t msg_tag, uint64_t ctrl_tag, uint64_t *checksum)

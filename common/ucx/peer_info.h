@@ -8,7 +8,6 @@
 #ifndef UCX_PEER_INFO_H
 #define UCX_PEER_INFO_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -26,12 +25,6 @@ struct ucx_peer_info {
  * of hash64bits' arguments. -EIO (reported): no SHA-1 in this libcrypto.
  */
 int ucx_hash64bits(const char *text, uint64_t *hash);
-
-/*
- * What repr() makes of the @n bytes: b'...'. @out: 4 * @n + 4 bytes. Returns
- * @out.
- */
-char *python_bytes_repr(char *out, const unsigned char *bytes, size_t n);
 
 /* checksum of two tags: hash64bits(msg_tag, ctrl_tag). */
 int ucx_checksum(uint64_t msg_tag, uint64_t ctrl_tag, uint64_t *checksum);

@@ -79,7 +79,7 @@ static int bad_info(struct ucx_endpoint *ep, const char *what)
 	int rc;
 
 	if (!is(what, "wrong-checksum") && !is(what, "short-info") &&
-	    !is(what, "no-info") && !is(what, "die-before-info"))
+	    !is(what, "die-before-info"))
 		return NOT_MINE;
 	rc = ucx_generate_tags(ep->ep, &ep->info_out);
 	if (!rc && !ep->listener)
@@ -91,7 +91,7 @@ static int bad_info(struct ucx_endpoint *ep, const char *what)
 		ep->info_out.checksum ^= 1;
 	if (is(what, "short-info"))
 		size--;
-	if (!rc && !is(what, "no-info"))
+	if (!rc)
 		rc = ucx_stream_send(ep, &ep->info_out, size, deadline, "info");
 	return rc ? rc : outlive(ep);
 }
@@ -113,25 +113,18 @@ static int flood(struct ucx_endpoint *ep)
 	return rc;
 }
 
-static int stray(struct ucx_endpoint *ep)
+/* 一个对象来回，然后说：你收满 @count 条就关。收满的是两条。*/
+static int close_after(struct ucx_endpoint *ep, uint64_t count)
 {
-	ep->msg_tag_send++; /* 谁也不收的 tag */
-	return say_length(ep, 16, sizeof(uint64_t));
-}
+	uint64_t size;
+	void *echo;
+	int rc = send_obj(ep, junk, 12);
 
-/* 请它打乒乓（client/echo.h 的 struct echo_bench），pong 一个也不等。*/
-static int bench(struct ucx_endpoint *ep, uint64_t rounds)
-{
-	uint64_t words[] = { 0, 1000, rounds, 0 };
-	int rc;
-
-	memcpy(words, "PINGPONG", sizeof(words[0]));
-	rc = say_length(ep, sizeof(words), sizeof(uint64_t));
 	if (!rc)
-		rc = say(ep, words, sizeof(words));
-	while (!rc && rounds--)
-		rc = say(ep, junk, 1000);
-	return rc;
+		rc = recv_obj(ep, &echo, &size);
+	if (!rc && !count)
+		rc = raise(SIGKILL);
+	return rc ? rc : order(ep, UCX_CTRL_CLOSE, count);
 }
 
 static int bad_client(struct ucx_endpoint *ep, const char *what)
@@ -140,8 +133,6 @@ static int bad_client(struct ucx_endpoint *ep, const char *what)
 
 	if (is(what, "huge-length"))
 		rc = say_length(ep, UINT64_C(1) << 63, sizeof(uint64_t));
-	else if (is(what, "most-length"))
-		rc = say_length(ep, UINT64_MAX, sizeof(uint64_t));
 	else if (is(what, "short-length"))
 		rc = say_length(ep, 4, 4);
 	else if (is(what, "long-length"))
@@ -155,16 +146,14 @@ static int bad_client(struct ucx_endpoint *ep, const char *what)
 		rc = say_length(ep, 12, sizeof(uint64_t)) || raise(SIGKILL);
 	else if (is(what, "die-after-info"))
 		rc = raise(SIGKILL);
-	else if (is(what, "close-after-length"))
-		rc = say_length(ep, 12, sizeof(uint64_t)) ||
-		     order(ep, UCX_CTRL_CLOSE, 1);
 	else if (is(what, "bad-opcode"))
 		rc = order(ep, 7, 0);
-	else if (is(what, "stray"))
-		rc = stray(ep);
-	else if (is(what, "no-rounds"))
-		rc = bench(ep, 1) || bench(ep, 1) || bench(ep, 0) ||
-		     say(ep, junk, 1000);
+	else if (is(what, "no-close"))
+		rc = close_after(ep, 0);
+	else if (is(what, "low-close-count"))
+		rc = close_after(ep, 1);
+	else if (is(what, "high-close-count"))
+		rc = close_after(ep, 3);
 	else if (is(what, "flood"))
 		rc = flood(ep);
 	else if (!is(what, "idle"))
