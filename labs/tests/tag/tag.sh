@@ -5,28 +5,19 @@
 # shellcheck source=labs/tests/guest.sh
 . "$ROOT/labs/tests/guest.sh"
 
-# compile OUTPUT SOURCE… [FLAG…]
-compile() {
-	"${CC:-cc}" -std=gnu11 -O1 -g -Wall -Wextra -Werror -Wshadow \
-		-Wconversion -Wno-sign-conversion -D_GNU_SOURCE -Icommon -o "$@"
+# compile_unit OUTPUT [FLAG…]
+compile_unit() {
+	"${CC:-cc}" -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Icommon \
+		-o "$@" labs/tests/tag/unit_tag_channel.c "$B/librdma_common.a" -libverbs -ljansson
 }
 
-# What the scripts in the lab share: latency NAME SERVER-ARGS : CLIENT-ARGS
+# In the lab: latency NAME [SERVER-ARG…] : [CLIENT-ARG…]. Each side has a log of the spy
+# of its own: of two that append to one file of the host, Linux 6.12 loses lines.
 export LATENCY='
-latency_server() {
-	local name=$1
-	shift
-	start "$name" "$B/tag_lat" server "$@"
-	await listening_or_ended 18515 "$pid"
-}
-latency() {
-	local name=$1 args=()
-	shift
-	while [[ $1 != : ]]; do args+=("$1") && shift; done
-	shift
-	latency_server "$name.server" "${args[@]}" rxe0
-	run "$name.client" "$B/tag_lat" client "$@" 127.0.0.1 rxe1
-	reap "$name.server"
-}
+latency_server() { SPY_LOG=$T/$1.log serve "$1" "$B/tag_lat" server "${@:2}" rxe0; }
+latency_client() { SPY_LOG=$T/$2.log "$1" "$2" "$B/tag_lat" client "${@:3}" 127.0.0.1 rxe1; }
+latency_run() { latency_client run "$@"; }
+latency() { both latency_server latency_run "$@"; }
+latency_start() { latency_client start "$@" && await in_rts; }
 in_rts() { (($(rdma resource show qp type RC state RTS | wc -l) == 2)); }
 '
