@@ -153,7 +153,7 @@ static int make(struct engine_pool *pool, size_t size,
 	b->fd = -1;
 	b->size = size;
 	rc = make_memory(b);
-	if (!rc && pool->pd)
+	if (!rc)
 		rc = register_memory(pool, b);
 	if (rc) {
 		destroy(b);

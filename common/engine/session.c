@@ -92,8 +92,7 @@ static void on_timeout(void *owner)
 
 	memcpy(all->gone[all->gone_next], session->id, ENGINE_ID_SIZE);
 	all->gone_next = (all->gone_next + 1) % ENGINE_GONE_MOST;
-	if (all->expired)
-		all->expired(session, all->context);
+	all->expired(session, all->context);
 	engine_session_end(session);
 }
 
