@@ -20,7 +20,7 @@ static const struct rxe_fact_row rows[] = {
 	  .before = "IBV_EVENT_QP_LAST_WQE_REACHED never comes",
 	  .since = "it comes each time that the receiving side of a QP in ERR "
 		   "has anything to do",
-	  .seen_by = "labs/tests/ucx/test_ucx_hang.sh" },
+	  .seen_by = "labs/tests/ucx/long_ucx_hang.sh" },
 	{ .name = "hides-local-errors",
 	  SINCE(6, 12),
 	  .before = "a send with a bad lkey, address, length or path MTU ends "
