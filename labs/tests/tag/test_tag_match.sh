@@ -44,7 +44,7 @@ test_two_processes() {
 		eval "$LATENCY"
 		LD_PRELOAD=$B/spy.so latency s8 -q : -j -n 200 -s 8
 		LD_PRELOAD=$B/spy.so latency s8193 -q : -j -n 3 -s 8193
-		SPY_LIE=patient LD_PRELOAD=$B/spy.so latency s4194304 -q : -j -n 1 -s 4194304
+		SPY_LIE=patient LD_PRELOAD=$B/spy.so latency s1048577 -q : -j -n 1 -s 1048577
 		latency s0 -q -e 1 : -n 3 -e 1 -s 0
 	' || return 0
 	all=$(cat "$T"/s8.*.log | grep -c '^post_send ')
@@ -54,7 +54,7 @@ test_two_processes() {
 	# from there.
 	assertEquals '6 access=1 6 access=4' "$(cat "$T"/s8193.*.log |
 		grep '^make mr .* length=8193 ' | grep -o 'access=[0-9]*$' | sort | uniq -c | xargs)"
-	for size in 8 8193 4194304; do
+	for size in 8 8193 1048577; do
 		assert_pair "s$size"
 		assertEquals "[$size,\"pingpong\",true]" \
 			"$(json "s$size.client" '[.size, .mode, .half_round_trip_us.median > 0] | tojson')"
