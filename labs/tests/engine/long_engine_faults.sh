@@ -291,8 +291,8 @@ test_node_that_lies() {
 		done <<<"$LIES"
 	' || return 0
 	assert_rc_0 engine1 engine5 engine9
-	# One error for each lie, and none for the stop.
-	mapfile -t errors < <(grep -h '^error: ' "$T"/engine{1,5,9}.err)
+	# One error for each lie, and none for the stop; on a busy machine a liar may be late.
+	mapfile -t errors < <(grep -h '^error: ' "$T"/engine{1,5,9}.err | grep -v 'no server listened')
 	assertEquals 'errors' 10 "${#errors[@]}"
 	while IFS='|' read -r _ _ want; do
 		assert_in "${errors[i++]-}" "$want"

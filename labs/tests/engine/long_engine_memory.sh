@@ -37,7 +37,7 @@ test_sanitizers() {
 		build/asan/{rdma_engine,engine_client,needle_server,needle}
 	under_sanitizers test_engine.sh test_recorded_requests test_reads test_sessions test_token \
 		test_client_of_an_engine_that_lies test_many_readers_of_a_node_that_comes_back test_no_node
-	under_sanitizers long_engine_faults.sh test_bytes_that_are_no_messages test_clients_that_sleep \
+	under_sanitizers long_engine_faults.sh test_bytes_that_are_no_messages test_silent_and_dripping_clients \
 		test_client_killed_in_the_middle test_nodes_that_die_in_the_middle test_node_that_lies \
 		test_device_that_lies
 }
