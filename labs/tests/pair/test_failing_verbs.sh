@@ -101,7 +101,7 @@ scenes='
 	spied run none.named "$B/rdma_server" -t 1 rxe0
 	# scene waiting
 	SPY_LIE=gid_order
-	spied run gid1 "$B/rdma_server" -q rxe0 18515 1
+	spied run gid1 "$B/rdma_server" -q -t 1 rxe0 18515 1
 	# scene low
 	# What they print goes to a local file: a write to one of 9p may end with EINTR,
 	# which nobody expects of a file.
