@@ -133,7 +133,7 @@ test_put_that_is_killed() {
 }
 
 test_writers_take_turns() {
-	local pid pipe first id
+	local pid pipe first id rc=0
 	small_store
 	put_half first la 3 1
 	first=$pid
@@ -143,8 +143,8 @@ test_writers_take_turns() {
 	assertTrue "a reader need not wait" same_needles
 	printf te >&"$pipe"
 	exec {pipe}>&-
-	wait "$first"
-	assertEquals "$(err_of first)" 0 $?
+	wait "$first" || rc=$?
+	assertEquals "$(err_of first)" 0 "$rc"
 	assertEquals late "$(needle get 7 3)"
 	for id in {10..19}; do
 		needle put 9 "$id" <<<"of $id" >"$T/out.$id" 2>&1 &

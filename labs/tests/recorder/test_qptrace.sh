@@ -26,7 +26,7 @@ opcodes 0 -'
 
 # Those that explain something on stderr, the exit code, and what they explain.
 failures='modify|4|^qptrace: ibv_modify_qp\(QP [0-9]+ of rxe0, INIT -> RTS, mask STATE\) failed: EINVAL \(22\): .*no way from INIT to RTS
-modify|4|^qptrace:  next: 
+modify|4|^qptrace:  next: .
 modify|4|^qptrace:  seen: the kernel has the RC QP in INIT
 remote|4|completion of wr_id 0x2 on QP .*REM_ACCESS_ERR \(status 10\): .*rkey 0x[0-9a-f]+ is of none of QP [0-9]+ of rxe0.s MRs
 early|4|ibv_post_send\(QP .* in INIT, wr_id 0x5\) failed: EINVAL .* sends need RTS

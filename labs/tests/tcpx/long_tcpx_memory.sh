@@ -10,9 +10,10 @@
 
 # sanitized SUITE TEST…
 sanitized() {
+	local rc=0
 	ASAN_OPTIONS=exitcode=99:detect_leaks=1 UBSAN_OPTIONS=exitcode=99:print_stacktrace=1 \
-		BUILD=build/asan TEST_RESULTS=$T/results bash "labs/tests/tcpx/$1.sh" -- "${@:2}" >"$T/said" 2>&1
-	assertEquals "$(grep -E '^ASSERT|ERROR:|runtime error' "$T/said")" 0 $?
+		BUILD=build/asan TEST_RESULTS=$T/results bash "labs/tests/tcpx/$1.sh" -- "${@:2}" >"$T/said" 2>&1 || rc=$?
+	assertEquals "$(grep -E '^ASSERT|ERROR:|runtime error' "$T/said")" 0 "$rc"
 	assertEquals "tests of $1" "$(($# - 1))" "$(grep -c '^ok' "$T/results")"
 }
 
