@@ -73,7 +73,7 @@ test_failing_calls() {
 test_lying_plugins() {
 	local text='-q -t 2 : -q -t 2'
 	at_fault >"$T/rows" <<-END
-		corrupt;server;message 0 on channel 0 arrived wrong: byte 3500 of 7001 differs;LOST
+		corrupt;server;message 0 on channel . arrived wrong: byte 3500 of 7001 differs;LOST
 		overrun;server;message 0 .*bytes outside the buffer;LOST
 		leap;server;message 0 .*bytes outside the buffer;LOST
 		early;server;message 0 .*bytes outside the buffer;LOST

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Stage 6 under AddressSanitizer, UBSan and valgrind: tests of the other suites once more.
-# The programs, the plugin, the shim and the strangers are all instrumented; a report ends
-# a program with 99, which no test expects.
+# All that runs is instrumented; a report ends a program with 99, which no test expects.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=labs/tests/tcpx/tcpx.sh
 . "$ROOT/labs/tests/tcpx/tcpx.sh"
@@ -12,9 +11,9 @@
 sanitized() {
 	local rc=0
 	ASAN_OPTIONS=exitcode=99:detect_leaks=1 UBSAN_OPTIONS=exitcode=99:print_stacktrace=1 \
-		BUILD=build/asan TEST_RESULTS=$T/results bash "labs/tests/tcpx/$1.sh" -- "${@:2}" >"$T/said" 2>&1 || rc=$?
-	assertEquals "$(grep -E '^ASSERT|ERROR:|runtime error' "$T/said")" 0 "$rc"
-	assertEquals "tests of $1" "$(($# - 1))" "$(grep -c '^ok' "$T/results")"
+		BUILD=build/asan TEST_RESULTS=/dev/null bash "labs/tests/tcpx/$1.sh" -- "${@:2}" >"$T/said" 2>&1 || rc=$?
+	assertEquals "$(grep -E '^ASSERT|ERROR|runtime error' "$T/said")" 0 "$rc"
+	assert_in "$(<"$T/said")" "^Ran .*$(($# - 1)).* tests?"
 }
 
 test_good_runs() { sanitized test_tcpx test_measurements test_text_run test_contract test_mixed_versions test_no_plugin_and_no_peer; }
