@@ -170,7 +170,7 @@ ours() {
 		[[ $word != */qptrace ]] || return 1
 		[[ $word == "$KEPT_B"/* ]] || continue
 		case ${word#"$KEPT_B"/} in
-		*/* | *.so | unit_* | *_probe | *peer | engine_l* | needle_reader) ;;
+		*/* | *.so | unit_* | *_probe | *peer | needle_reader) ;;
 		*) return 0 ;;
 		esac
 	done
