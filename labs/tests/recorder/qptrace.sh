@@ -29,7 +29,7 @@ given() {
 	if [[ ! -d $keep ]]; then
 		in_lab ". labs/tests/recorder/qptrace.sh
 			$(declare -f "session_$1" "${functions[@]}")
-			mkdir $recordings; session_$1; bring_out" || return 1
+			mkdir \$recordings; session_$1; bring_out" || return 1
 		cp -r "$T" "$keep"
 	fi
 	cp -r "$keep/." "$T"
@@ -65,7 +65,7 @@ assert_complete() {
 # ---- in the lab
 
 # In the lab's own memory, and brought out at the end: the shared folder is slow.
-recordings=/tmp/recordings
+recordings=/tmp/recordings.$$
 bring_out() {
 	find "$recordings" ! -type f ! -type d -delete
 	mv "$recordings"/* "$T"

@@ -204,6 +204,7 @@ static int fork_when_full(struct end *e)
 		one_thread(NULL);
 		_exit(3);
 	}
+	say("forked");
 	skip_a_step(e);
 	waitpid(pid, &status, 0);
 	return WEXITSTATUS(status);
