@@ -84,8 +84,11 @@ test_kv_reads_that_meet_a_write() {
 test_lock() {
 	on_rxe '
 		lend memory
-		for i in {1..4}; do client start "c$i" lock_client -e -t 60 -n 60; done
-		reap c{1..4}
+		stop_at 6 holds lock_client -n 2
+		stop_at 3 c1 lock_client -e -t 60 -n 60
+		for i in {2..4}; do client start "c$i" lock_client -e -t 60 -n 60; done
+		kill -CONT "${pids[holds]}" "${pids[c1]}"
+		reap holds c{1..4}
 		stop_at 6 dies lock_client -n 2
 		kill9 dies
 		says next lock_client -n 3
@@ -100,13 +103,13 @@ test_lock() {
 		kill9 first
 		end one
 	' || return 0
-	assert_done c{1..4} next look
+	assert_done holds c{1..4} next look
 	assertTrue "nobody met anybody" "(( $(sum .waits c{1..4}) > 0 ))"
 	assertEquals "nothing to complete" 0 "$(sum .repairs c{1..4})"
-	assertEquals '3 rounds: the counter was at 244, the record at 244; waited for 0 locks, completed 1 records' \
+	assertEquals '3 rounds: the counter was at 246, the record at 246; waited for 0 locks, completed 1 records' \
 		"$(out_of next)"
-	assertEquals '244 244' "$(json look '"\(.counter) \(.entries)"')"
-	assert_in "$(out_of memory)" 'client 5 .*: a lock that it had is free again'
+	assertEquals '246 246' "$(json look '"\(.counter) \(.entries)"')"
+	assert_in "$(out_of memory)" 'client 6 .*: a lock that it had is free again'
 	assert_error lost 1 'retry|no acknowledge|answer'
 	assert_error second 1 'the peer failed before sync point READY: EUSERS'
 	assert_error one 0 'client 2 is turned away: 1 are connected'
