@@ -66,19 +66,18 @@ needs() {
 	lab      program:tcpdump         tcpdump                          tcpdump                        tcpdump           keeps the packets
 	wire     program:tshark          tshark                           wireshark-cli                  wireshark-cli     reads the packets
 	test     program:shunit2         shunit2                          shunit2                        shunit2           the tests' frame
+	test     program:tshark          tshark                           wireshark-cli                  wireshark-cli     reads the packets
+	test     program:xmllint         libxml2-utils                    libxml2                        libxml2           reads the marks as GitLab does
+	test     program:man             man-db                           man-db                         man-db            checks the manual pages
 	dev      program:shellcheck      shellcheck                       ShellCheck                     shellcheck        checks the scripts
 	dev      program:cppcheck        cppcheck                         cppcheck                       cppcheck          checks the C sources
 	dev      program:clang           clang                            clang                          clang             a second compiler, and its analyzer
 	dev      program:clang-format    clang-format                     clang-tools-extra              clang             checks the layout
 	dev      fuzzer:clang            libclang-rt-dev                  compiler-rt                    compiler-rt       sanitizers and libFuzzer for clang
 	dev      program:valgrind        valgrind                         valgrind                       valgrind          memory errors
-	test     program:tshark          tshark                           wireshark-cli                  wireshark-cli     reads the packets
-	test     program:nft             nftables                         nftables                       nftables          a firewall for the doctor to find
-	test     program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
-	dev      program:xgettext        gettext                          gettext                        gettext           finds the messages that want a Chinese one
-	dev      program:xmllint         libxml2-utils                    libxml2                        libxml2           reads the marks as GitLab does
-	test     program:man             man-db                           man-db                         man-db            checks the manual pages
-	test     program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
+	dev      program:nft             nftables                         nftables                       nftables          a firewall for the doctor to find
+	dev      program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
+	dev      program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
 	dev      program:chromium        chromium                         chromium                       chromium          opens the recorder's report
 	dev      path:/usr/lib*/python3*/*-packages/pyverbs  python3-pyverbs   python3-pyverbs                -                 verbs in Python, for the saboteur to spoil
 	bench    program:iperf3          iperf3                           iperf3                         iperf3            TCP throughput, for the NCCL net plugin
