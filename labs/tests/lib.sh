@@ -113,6 +113,24 @@ must_build() {
 	said=$(build "$@" 2>&1) || { echo "$said" >&2 && exit 1; }
 }
 
+# under_sanitizers SUITE TEST…: these tests, of the programs of build_sanitized; a report
+# ends a program with 99. Those with the spy in them have two libraries that want to be
+# the first.
+under_sanitizers() {
+	local suite=$1
+	shift
+	: >"$T/results"
+	BUILD=build/asan TEST_RESULTS=$T/results \
+		ASAN_OPTIONS=exitcode=99:detect_leaks=1:verify_asan_link_order=0 \
+		UBSAN_OPTIONS=exitcode=99:print_stacktrace=1 \
+		bash "$suite" -- "$@" >"$T/output" 2>&1 </dev/null
+	assertEquals "$(grep -E '^ASSERT|ERROR:|runtime error' "$T/output")" "$(printf 'ok %s\n' "$@")" \
+		"$(awk -F '\t' '{ print $1, $2 }' "$T/results")"
+}
+
+# build_sanitized PROGRAM…: with ASan and UBSan, in build/asan
+build_sanitized() { must_build -j"$(nproc)" BUILD=build/asan SANITIZE=1 "${@/#/build/asan/}"; }
+
 # helper OUT ARG…: compile OUT with cc's ARGs, unless no source is newer.
 helper() {
 	local out=$1

@@ -17,27 +17,12 @@ oneTimeSetUp() {
 
 oneTimeTearDown() { rm -rf "${S:-}"; }
 
-# under_sanitizers SUITE TEST…: each of these tests passes; a report ends a program with
-# 99, and those with the spy in them have two libraries that want to be the first
-under_sanitizers() {
-	local suite=labs/tests/engine/$1
-	shift
-	: >"$T/results"
-	BUILD=build/asan TEST_RESULTS=$T/results \
-		ASAN_OPTIONS=exitcode=99:detect_leaks=1:verify_asan_link_order=0 \
-		UBSAN_OPTIONS=exitcode=99:print_stacktrace=1 \
-		bash "$suite" -- "$@" >"$T/output" 2>&1 </dev/null
-	assertEquals "$(grep '^ASSERT:' "$T/output")" "$(printf 'ok %s\n' "$@")" \
-		"$(awk -F '\t' '{ print $1, $2 }' "$T/results")"
-}
-
 test_sanitizers() {
 	need_lab || return 0
-	must_build -j"$(nproc)" BUILD=build/asan SANITIZE=1 \
-		build/asan/{rdma_engine,engine_client,needle_server,needle}
-	under_sanitizers test_engine.sh test_recorded_requests test_reads test_sessions test_token \
+	build_sanitized rdma_engine engine_client needle_server needle
+	under_sanitizers labs/tests/engine/test_engine.sh test_recorded_requests test_reads test_sessions test_token \
 		test_client_of_an_engine_that_lies test_many_readers_of_a_node_that_comes_back test_no_node
-	under_sanitizers long_engine_faults.sh test_bytes_that_are_no_messages test_silent_and_dripping_clients \
+	under_sanitizers labs/tests/engine/long_engine_faults.sh test_bytes_that_are_no_messages test_silent_and_dripping_clients \
 		test_client_killed_in_the_middle test_nodes_that_die_in_the_middle test_node_that_lies \
 		test_device_that_lies
 }

@@ -7,18 +7,9 @@
 # shellcheck source=labs/tests/tcpx/tcpx.sh
 . "$ROOT/labs/tests/tcpx/tcpx.sh"
 
-# sanitized SUITE TEST…
-sanitized() {
-	local rc=0
-	ASAN_OPTIONS=exitcode=99:detect_leaks=1 UBSAN_OPTIONS=exitcode=99:print_stacktrace=1 \
-		BUILD=build/asan TEST_RESULTS=/dev/null bash "labs/tests/tcpx/$1.sh" -- "${@:2}" >"$T/said" 2>&1 || rc=$?
-	assertEquals "$(grep -E '^ASSERT|ERROR|runtime error' "$T/said")" 0 "$rc"
-	assert_in "$(<"$T/said")" "^Ran .*$(($# - 1)).* tests?"
-}
-
-test_good_runs() { sanitized test_tcpx test_measurements test_text_run test_contract test_mixed_versions test_no_plugin_and_no_peer; }
-test_faults() { sanitized long_tcpx_faults test_failing_calls test_lying_plugins test_plugins_that_are_none; }
-test_peers() { sanitized long_tcpx_peers test_hostile_clients test_hostile_servers test_killed_and_stopped test_hostile_net_peers test_net_driver; }
+test_good_runs() { under_sanitizers labs/tests/tcpx/test_tcpx.sh test_measurements test_text_run test_contract test_mixed_versions test_no_plugin_and_no_peer; }
+test_faults() { under_sanitizers labs/tests/tcpx/long_tcpx_faults.sh test_failing_calls test_lying_plugins test_plugins_that_are_none; }
+test_peers() { under_sanitizers labs/tests/tcpx/long_tcpx_peers.sh test_hostile_clients test_hostile_servers test_killed_and_stopped test_hostile_net_peers test_net_driver; }
 
 # Without sanitizers: valgrind sees what ASan does not, reads of what was never written.
 test_valgrind() {
@@ -37,7 +28,7 @@ test_valgrind() {
 }
 
 oneTimeSetUp() {
-	build -j"$(nproc)" BUILD=build/asan SANITIZE=1 test_connection || return 1
+	build_sanitized test_connection libnccl-net-lab.so libnccl-net-mixed.so
 	build_net
 }
 
