@@ -76,7 +76,7 @@ needs() {
 	dev      fuzzer:clang            libclang-rt-dev                  compiler-rt                    compiler-rt       sanitizers and libFuzzer for clang
 	dev      program:valgrind        valgrind                         valgrind                       valgrind          memory errors
 	dev      program:nft             nftables                         nftables                       nftables          a firewall for the doctor to find
-	dev      program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
+	test     program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
 	dev      program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
 	dev      program:chromium        chromium                         chromium                       chromium          opens the recorder's report
 	dev      path:/usr/lib*/python3*/*-packages/pyverbs  python3-pyverbs   python3-pyverbs                -                 verbs in Python, for the saboteur to spoil
