@@ -133,12 +133,13 @@ session_probes() {
 	options=(--quiet) && go q.modify modify && options=()
 	piped brim && piped full
 	# With another preload, and all symbols bound at once.
-	SPY_LOG=$T/spy.log LD_PRELOAD=$PWD/$B/spy.so LD_BIND_NOW=1 go spied threads_2
+	SPY_LOG=/tmp/spy.log LD_PRELOAD=$PWD/$B/spy.so LD_BIND_NOW=1 go spied threads_2
 	# The second program has the shell's PID, and so the name of the link.
 	recorded start t.linked sh -c "ln -s $T/followed $recordings/t.linked.json.\$\$
 		$B/trace_probe threads 1; exec $B/trace_probe threads 1"
 	both_go flat
 	reap "${begun[@]}" t.linked
+	mv /tmp/spy.log "$T"
 }
 
 # ---- on the host
