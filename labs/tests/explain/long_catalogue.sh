@@ -52,7 +52,7 @@ test_without_the_explainer_every_fault_fails() {
 	faults --without-explanation
 	assertEquals "$(cat "$T/err")" 0 "$rc"
 	assert_in "$(tail -n 1 "$T/out")" '^([0-9]+) of \1 failed without'
-	assert_not_in "$(cat "$T/out")" '^ +(ok|said:|next:|seen:)'
+	assert_not_in "$(grep -v 'ok none: this kernel does it' "$T/out")" '^ +(ok|said:|next:|seen:)'
 }
 
 . shunit2

@@ -64,7 +64,8 @@ test_silent_peers_lock_nobody_out() {
 		done
 		how=start engine held1 -H
 		how=start engine held2 -H
-		await qps 2
+		await in_file needles "$T/held1.out"
+		await in_file needles "$T/held2.out"
 		engine third
 		kill "${pids[held1]}" "${pids[held2]}"
 		reap held1 held2
