@@ -68,7 +68,8 @@ clients() {
 			run "client.$i" env $SETTINGS "$B/ucx_echo" client 10.99.0.1 -q -p 2110 -t 20
 			! grep -qx 134 "$T/client.$i.rc" && ! ended "$server" || break
 		done
-		ended "$server" || await held_or_ended
+		# One that aborted leaves fewer than that.
+		((i <= MOST)) || ended "$server" || await held_or_ended
 		held >"$T/held" || true
 		kill "$server" 2>/dev/null || true
 		reap server'
