@@ -136,9 +136,16 @@ test_each_fault_is_named_first() {
 # on stderr what only the other process knows.
 test_the_other_process_is_known_at_once() {
 	ran || return 0
-	local how pattern
+	local how pattern text flushed=()
 	while read -r how pattern; do
-		assert_in "$(<"$B/two/$how.err")" "$pattern" "$how:"
+		text=$(<"$B/two/$how.err")
+		# New kernels now and then flush the request that the peer has refused.
+		if ! matches "$text" "$pattern" && matches "$text" 'WR_FLUSH_ERR' &&
+			rxe_does hides-local-errors </dev/null; then
+			flushed+=("$how")
+		else
+			assert_in "$text" "$pattern" "$how:"
+		fi
 	done <<-'END'
 		rkey REM_ACCESS_ERR .*: rkey 0x[0-9a-f]+ is of none of QP [0-9]+ of process [0-9]+'s MRs
 		rkey-swapped REM_ACCESS_ERR .* is QP [0-9]+ of process [0-9]+'s rkey 0x[0-9a-f]+ with its bytes in the other order
@@ -148,6 +155,7 @@ test_the_other_process_is_known_at_once() {
 		psn begins with PSN 100, but QP [0-9]+ of process [0-9]+ expects 100100
 		mtu path_mtu differs: .*QP [0-9]+ of process [0-9]+ has
 	END
+	assertTrue "flushed: ${flushed[*]}" '((${#flushed[@]} <= 1))'
 	assertEquals 'each maps its own board, and has let go of all others' 1 "$(<"$B/two/boards")"
 }
 
