@@ -236,8 +236,8 @@ static void warn_without_qp(const struct rdma_cm_id *id,
 	line_start(&line, "warning");
 	format_why(&line, &why);
 	writer_lock();
-	writer_add(ring_stamp(), &line);
-	writer_commit(false);
+	writer_add_now(&line);
+	writer_unlock();
 }
 
 #define CONNECTION(name, accepts)                                       \
@@ -281,7 +281,7 @@ static void record_event(struct cm_call *call,
 	const char *name = cm_event_name(event->event);
 	struct cm_id *known;
 
-	LINE_WORD(&call->event.line, "op", name);
+	LINE_TEXT(&call->event.line, "op", name);
 	LINE_NUMBER(&call->event.line, "cm_status", event->status);
 	if (why.cause[0])
 		event_explain(&call->event, why,
@@ -345,9 +345,9 @@ static void warn_unacked(const void *id)
 		line_start(&line, "warning");
 		LINE_NUMBER(&line, "cm_id", known->number);
 		format_why(&line, &why);
-		writer_add(ring_stamp(), &line);
+		writer_add_now(&line);
 	}
-	writer_commit(false);
+	writer_unlock();
 }
 
 EXPORTED int rdma_destroy_id(struct rdma_cm_id *id)

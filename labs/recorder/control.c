@@ -67,8 +67,8 @@ static void warn_of_port(struct ibv_context *context, uint8_t port)
 	LINE_NUMBER(&line, "port", port);
 	format_why(&line, &why);
 	writer_lock();
-	writer_add(ring_stamp(), &line);
-	writer_commit(false);
+	writer_add_now(&line);
+	writer_unlock();
 }
 
 static void record_ports(struct ibv_context *context, uint32_t id)
@@ -98,8 +98,8 @@ static void record_ports(struct ibv_context *context, uint32_t id)
 		LINE_NUMBER(&line, "active_mtu", 128u << port.active_mtu);
 		LINE_NUMBER(&line, "lid", port.lid);
 		writer_lock();
-		writer_add(ring_stamp(), &line);
-		writer_commit(false);
+		writer_add_now(&line);
+		writer_unlock();
 		if (port.state != IBV_PORT_ACTIVE)
 			warn_of_port(context, i);
 	}
@@ -246,9 +246,9 @@ static void count_acks(const struct ibv_cq *cq)
 		line_start(&line, "warning");
 		line_add_object(&line, OBJECT_CQ, cq);
 		format_why(&line, &why);
-		writer_add(ring_stamp(), &line);
+		writer_add_now(&line);
 	}
-	writer_commit(false);
+	writer_unlock();
 }
 
 /*
@@ -372,11 +372,11 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 	atomic_store(&ring->sleeps, NULL);
 	if (rc)
 		return rc;
-	writer_put(ring, (struct record){
-				 .stamp = ring_stamp(),
-				 .object = *cq,
-				 .kind = RECORD_CQ_EVENT,
-			 });
+	ring_put(ring, (struct record){
+			       .stamp = ring_stamp(),
+			       .object = (uintptr_t)*cq,
+			       .kind = RECORD_CQ_EVENT,
+		       });
 	return 0;
 }
 
@@ -389,10 +389,10 @@ EXPORTED void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
 	if (!recorder_inside && !recorder.control_only && recorder_ready())
 		ring = ring_mine();
 	if (ring)
-		writer_put(ring, (struct record){ .stamp = ring_stamp(),
-						  .object = cq,
-						  .length = nevents,
-						  .kind = RECORD_ACK });
+		ring_put(ring, (struct record){ .stamp = ring_stamp(),
+						.object = (uintptr_t)cq,
+						.length = nevents,
+						.kind = RECORD_ACK });
 	real(cq, nevents);
 }
 

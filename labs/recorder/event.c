@@ -128,23 +128,13 @@ void event_explain(struct event *event, struct explanation why, const char *fmt,
 void event_end(struct event *event)
 {
 	struct line *line = &event->line;
-	const char *name;
 
 	LINE_NUMBER(line, "err", event->err);
-	if (event->err) {
-		name = strerrorname_np(event->err);
-		LINE_TEXT(line, "errname", name ? name : "unknown");
-	}
 	format_why(line, &event->why);
 	objects_called(writer_time(event->stamp));
 	event_leaves(event->outer);
-	if (event->end)
-		LINE_NUMBER(line, "dur",
-			    (int64_t)(writer_time(event->end) -
-				      writer_time(event->stamp)));
-	writer_add(event->stamp, line);
-	/* 失败之后，程序往往就此结束。*/
-	writer_commit(event->err || event->why.cause[0]);
+	writer_add(event->stamp, event->end, line);
+	writer_unlock();
 	recorder_inside--;
 	errno = event->saved_errno;
 }

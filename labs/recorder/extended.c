@@ -81,7 +81,7 @@ static void record_current(const struct hook *h, struct ibv_cq_ex *cq)
 	struct ring *ring = ring_mine();
 	struct record r = {
 		.wr_id = cq->wr_id,
-		.object = cq,
+		.object = (uintptr_t)cq,
 		.qpn = RECORD_NO_QPN,
 		.length = RECORD_NO_LENGTH,
 		.kind = RECORD_COMPLETION,
@@ -101,7 +101,7 @@ static void record_current(const struct hook *h, struct ibv_cq_ex *cq)
 		r.opcode = (uint8_t)cq->read_opcode(cq);
 	}
 	r.stamp = ring_stamp();
-	writer_put(ring, r);
+	ring_put(ring, r);
 	if (cq->status != IBV_WC_SUCCESS)
 		completion_failed(ibv_cq_ex_to_cq(cq), r.qpn, cq->wr_id,
 				  cq->status);
@@ -162,7 +162,7 @@ static void publish(struct hook *h)
 	struct ring *ring = ring_mine();
 
 	for (unsigned int i = 0; ring && i < h->count; i++)
-		writer_put(ring, h->pending[i]);
+		ring_put(ring, h->pending[i]);
 	h->count = 0;
 }
 
@@ -177,7 +177,7 @@ static struct hook *next_wr(struct ibv_qp_ex *qp, enum ibv_wr_opcode opcode,
 	h->pending[h->count++] = (struct record){
 		.stamp = ring_stamp(),
 		.wr_id = qp->wr_id,
-		.object = qp,
+		.object = (uintptr_t)qp,
 		.remote_addr = remote_addr,
 		.rkey = rkey,
 		.flags = (uint16_t)qp->wr_flags,

@@ -98,7 +98,7 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 	if (qpn != RECORD_NO_QPN)
 		LINE_NUMBER(&e.line, "qpn", qpn);
 	LINE_HEX(&e.line, "wr_id", wr_id);
-	LINE_WORD(&e.line, "status", wc_status_name(status));
+	LINE_TEXT(&e.line, "status", wc_status_name(status));
 	if (qpn != RECORD_NO_QPN)
 		event_explain(
 			&e, why,
@@ -120,18 +120,18 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 static void record_completion(struct ring *ring, uint64_t stamp,
 			      const struct ibv_cq *cq, const struct ibv_wc *wc)
 {
-	writer_put(ring, (struct record){
-				 .stamp = stamp,
-				 .wr_id = wc->wr_id,
-				 .object = cq,
-				 .qpn = wc->qp_num,
-				 .length = wc->byte_len,
-				 .rkey = wc->vendor_err,
-				 .flags = (uint16_t)wc->wc_flags,
-				 .kind = RECORD_COMPLETION,
-				 .opcode = (uint8_t)wc->opcode,
-				 .status = (uint8_t)wc->status,
-			 });
+	ring_put(ring, (struct record){
+			       .stamp = stamp,
+			       .wr_id = wc->wr_id,
+			       .object = (uintptr_t)cq,
+			       .qpn = wc->qp_num,
+			       .length = wc->byte_len,
+			       .rkey = wc->vendor_err,
+			       .flags = (uint16_t)wc->wc_flags,
+			       .kind = RECORD_COMPLETION,
+			       .opcode = (uint8_t)wc->opcode,
+			       .status = (uint8_t)wc->status,
+		       });
 }
 
 static int traced_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
@@ -160,12 +160,12 @@ static int traced_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	struct ring *ring = ring_mine();
 
 	if (ring)
-		writer_put(ring, (struct record){
-					 .stamp = ring_stamp(),
-					 .object = cq,
-					 .flags = solicited_only != 0,
-					 .kind = RECORD_ARM,
-				 });
+		ring_put(ring, (struct record){
+				       .stamp = ring_stamp(),
+				       .object = (uintptr_t)cq,
+				       .flags = solicited_only != 0,
+				       .kind = RECORD_ARM,
+			       });
 	return real_ops(cq->context)->req_notify_cq(cq, solicited_only);
 }
 
@@ -199,15 +199,15 @@ static void *walk_to(struct walk *walk, void *next)
 static void refused(struct ring *ring, const void *object, uint64_t wr_id,
 		    uint32_t count, bool send, int err)
 {
-	writer_put(ring, (struct record){
-				 .stamp = ring_stamp(),
-				 .wr_id = wr_id,
-				 .object = object,
-				 .length = count,
-				 .kind = RECORD_POST_FAILED,
-				 .opcode = send,
-				 .status = (uint8_t)err,
-			 });
+	ring_put(ring, (struct record){
+			       .stamp = ring_stamp(),
+			       .wr_id = wr_id,
+			       .object = (uintptr_t)object,
+			       .length = count,
+			       .kind = RECORD_POST_FAILED,
+			       .opcode = send,
+			       .status = (uint8_t)err,
+		       });
 }
 
 /* ibv_post_* 返回正的错误码；老驱动有返回 -1 并设 errno 的。*/
@@ -267,7 +267,7 @@ static void record_send(struct ring *ring, uint64_t stamp,
 	struct record r = {
 		.stamp = stamp,
 		.wr_id = wr->wr_id,
-		.object = qp,
+		.object = (uintptr_t)qp,
 		.length = sum(wr->sg_list, wr->num_sge),
 		.flags = (uint16_t)wr->send_flags,
 		.kind = RECORD_POST_SEND,
@@ -291,7 +291,7 @@ static void record_send(struct ring *ring, uint64_t stamp,
 		r.remote_addr = wr->wr.rdma.remote_addr;
 		r.rkey = wr->wr.rdma.rkey;
 	}
-	writer_put(ring, r);
+	ring_put(ring, r);
 }
 
 /* rxe 的 provider 照着 NULL 去读，程序就此崩溃：原因要在那之前说。*/
@@ -349,16 +349,16 @@ static void record_recv(struct ring *ring, uint64_t stamp, const void *object,
 {
 	bool has = wr->num_sge > 0 && wr->sg_list;
 
-	writer_put(ring, (struct record){
-				 .stamp = stamp,
-				 .wr_id = wr->wr_id,
-				 .addr = has ? wr->sg_list[0].addr : 0,
-				 .object = object,
-				 .qpn = has ? wr->sg_list[0].lkey : 0,
-				 .length = sum(wr->sg_list, wr->num_sge),
-				 .kind = (uint8_t)kind,
-				 .num_sge = (uint8_t)wr->num_sge,
-			 });
+	ring_put(ring, (struct record){
+			       .stamp = stamp,
+			       .wr_id = wr->wr_id,
+			       .addr = has ? wr->sg_list[0].addr : 0,
+			       .object = (uintptr_t)object,
+			       .qpn = has ? wr->sg_list[0].lkey : 0,
+			       .length = sum(wr->sg_list, wr->num_sge),
+			       .kind = (uint8_t)kind,
+			       .num_sge = (uint8_t)wr->num_sge,
+		       });
 }
 
 /* @first: *bad_wr；驱动没有填的话是整串的头。*/

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
 /*
- * file.c —— 记录文件：归谁、写到哪个 fd
+ * file.c —— 记录文件：归谁、怎样映射、怎样变长
  *
- * fd 是借住在别人进程里的：不占程序数得着的号码，不假定它一直是我们的。
+ * 映射一次，映射到它最长的时候；文件自己一块一块地长。碰到文件末尾以外的页是 SIGBUS，会
+ * 打死别人的程序，所以先向文件系统要到地方（fallocate），再用那一块：磁盘满了，要不到，
+ * 就不用。fd 只在变长时用得着；它是借住在别人进程里的：不占程序数得着的号码，不假定它一直
+ * 是我们的。
  */
 #include "file.h"
 
-#include "line.h"
 #include "recorder.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +24,11 @@ static int file = -1;
 static dev_t file_dev;
 static ino_t file_ino;
 static char file_name[sizeof(recorder.file) + 24];
+static struct recording_header *header;
+static bool complained;
+
+/* 每个线程至少一块，哪怕超过 --last。*/
+#define MOST_THREADS 4096u
 
 /* 程序数着 fd 过日子（“第一个打开的应当是 3”）：躲到高处去。*/
 int file_move_up(int fd)
@@ -38,9 +47,7 @@ int file_move_up(int fd)
 /* 名字猜得到，目录也许人人可写：不跟着别人放的符号链接走；里面是程序的事，不给别人看。*/
 static int open_file(int flags)
 {
-	int fd = open(file_name,
-		      O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | flags,
-		      0600);
+	int fd = open(file_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
 	struct stat st;
 
 	if (fd < 0)
@@ -73,55 +80,120 @@ static bool still_ours(void)
 static void complain(const char *what, int err)
 {
 	char text[sizeof(file_name) + 256];
-	const char *parts[] = {
-		"qptrace: ",
-		what,
-		" ",
-		file_name,
-		": ",
-		strerrorname_np(err),
-		err == ELOOP ? ", symbolic links are not followed" : "",
-		"\nqptrace: next: choose another file with -o\n"
-	};
-	size_t used = 0;
+	const char *name = strerrorname_np(err);
+	int n = snprintf(text, sizeof(text),
+			 "qptrace: %s %s: %s%s\nqptrace: next: choose another "
+			 "file with -o\n",
+			 what, file_name, name ? name : "unknown error",
+			 err == ELOOP ? ", symbolic links are not followed"
+				      : "");
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		size_t len = parts[i] ? strlen(parts[i]) : 0;
-
-		if (used + len > sizeof(text))
-			break;
-		memcpy(text + used, parts[i], len);
-		used += len;
-	}
-	recorder_say(text, used);
+	recorder_say(text, (size_t)n);
 }
 
-void file_write(const char *text, size_t len)
+/* 9p、NFS 的有些版本没有 fallocate：写零，一样会说磁盘满了。*/
+static int make_room(off_t at, size_t size)
 {
+	static const char zeros[4096];
 	ssize_t n;
 
-	if (!len || !still_ours())
-		return;
-	while (len) {
-		n = write(file, text, len);
+	if (!fallocate(file, 0, at, (off_t)size))
+		return 0;
+	if (errno != EOPNOTSUPP && errno != ENOSYS)
+		return -errno;
+	for (size_t done = 0; done < size; done += (size_t)n) {
+		n = pwrite(file, zeros,
+			   size - done < sizeof(zeros) ? size - done
+						       : sizeof(zeros),
+			   at + (off_t)done);
 		if (n < 0 && errno == EINTR)
-			continue;
-		/* 正好在查看之后被程序关掉：still_ours() 会再打开它。*/
-		if (n < 0 && errno == EBADF && still_ours())
-			continue;
-		if (n <= 0) {
-			complain("no longer recording, cannot write", errno);
-			close(file);
-			file = -1;
-			return;
-		}
-		text += n;
-		len -= (size_t)n;
+			n = 0;
+		if (n < 0)
+			return -errno;
 	}
+	return 0;
 }
 
+size_t file_most_blocks(void)
+{
+	return CONTROL_BLOCKS + MOST_THREADS + recorder.last / BLOCK_SIZE;
+}
+
+static struct block *block_at(size_t index)
+{
+	return (struct block *)((char *)header + HEADER_SIZE +
+				index * BLOCK_SIZE);
+}
+
+size_t file_index(const struct block *block)
+{
+	return (size_t)((const char *)block - (const char *)block_at(0)) /
+	       BLOCK_SIZE;
+}
+
+struct recording_header *file_header(void)
+{
+	return header;
+}
+
+struct block *file_grow(void)
+{
+	uint32_t blocks = header ? atomic_load(&header->blocks) : 0;
+	int rc = -EBADF;
+
+	if (!header || blocks >= file_most_blocks())
+		return NULL;
+	if (still_ours())
+		rc = make_room(
+			(off_t)(HEADER_SIZE + (uint64_t)blocks * BLOCK_SIZE),
+			BLOCK_SIZE);
+	if (rc) {
+		if (!complained)
+			complain("the recording cannot grow any more,", -rc);
+		complained = true;
+		return NULL;
+	}
+	atomic_store(&header->blocks, blocks + 1);
+	return block_at(blocks);
+}
+
+static size_t mapped_size(void)
+{
+	return HEADER_SIZE + file_most_blocks() * BLOCK_SIZE;
+}
+
+static int map_file(void)
+{
+	int rc = make_room(0, HEADER_SIZE);
+	void *at;
+
+	if (rc)
+		return rc;
+	at = mmap(NULL, mapped_size(), PROT_READ | PROT_WRITE, MAP_SHARED, file,
+		  0);
+	if (at == MAP_FAILED)
+		return -errno;
+	header = at;
+	*header = (struct recording_header){
+		.magic = RECORDING_MAGIC,
+		.version = RECORDING_VERSION,
+		.endian = RECORDING_ENDIAN,
+		.header_size = HEADER_SIZE,
+		.block_size = BLOCK_SIZE,
+		.block_head = sizeof(struct block),
+		.event_head = sizeof(struct event_head),
+		.record_size = sizeof(struct record),
+		.pid = getpid(),
+	};
+	return 0;
+}
+
+/* 子进程里：映射也是父进程的。*/
 void file_close(void)
 {
+	if (header)
+		munmap(header, mapped_size());
+	header = NULL;
 	if (file >= 0)
 		close(file);
 	file = -1;
@@ -147,9 +219,8 @@ static int claim(bool child)
 			return 0;
 		close(file);
 	}
-	file_name[len++] = '.';
-	len += put_decimal(file_name + len, (uint64_t)getpid());
-	file_name[len] = '\0';
+	snprintf(file_name + len, sizeof(file_name) - len, ".%d",
+		 (int)getpid());
 	return open_file(O_CREAT | O_TRUNC);
 }
 
@@ -157,6 +228,9 @@ int file_claim(bool child)
 {
 	int rc = claim(child);
 
+	complained = false;
+	if (!rc)
+		rc = map_file();
 	if (rc)
 		complain("not recording, cannot open", -rc);
 	return rc;

@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file.h - the file of the recording. One caller at a time.
+ * file.h - the file of the recording, mapped (recording.h). One caller at a time.
  */
 #ifndef RECORDER_FILE_H
 #define RECORDER_FILE_H
+
+#include "recording.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 /*
- * Open recorder.file if it is empty or new, else (another process has it, or
+ * Map recorder.file if it is empty or new, else (another process has it, or
  * @child) recorder.file.PID. Returns 0 or a negative errno, which it has said.
  */
 int file_claim(bool child);
 
+struct recording_header *file_header(void); /* NULL: there is no recording */
+
 /*
- * Append. If that fails, this says so and the recording ends. A descriptor that
- * the program has closed is opened again.
+ * One more block, of zeros, whose room on the disk is sure. NULL: there is none; the
+ * first time, this says why.
  */
-void file_write(const char *text, size_t len);
+struct block *file_grow(void);
+
+size_t file_most_blocks(void);
+size_t file_index(const struct block *block);
 
 /*
  * The same descriptor under a number that the program will not meet; it is closed under

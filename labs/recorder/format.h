@@ -7,12 +7,6 @@
 
 #include "explain/explain.h"
 #include "line.h"
-#include "objects.h"
-#include "ring.h"
-
-/* A record as a line; books it (objects.h). */
-void format_record(struct line *line, const struct record *record,
-		   uint64_t time);
 
 const char *wc_status_name(unsigned int status); /* "RETRY_EXC_ERR" */
 const char *async_event_name(unsigned int type); /* "QP_FATAL", ... */

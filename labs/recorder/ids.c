@@ -69,6 +69,6 @@ void look_at_ids(void)
 		LINE_NUMBER(&line, "cm_id", ids[i].number);
 		LINE_NUMBER(&line, "idle", 1);
 		format_why(&line, &why);
-		writer_add(ring_stamp(), &line);
+		writer_add_now(&line);
 	}
 }

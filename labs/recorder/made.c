@@ -31,10 +31,10 @@ void record_qp(struct event *e, struct ibv_qp *qp, const struct ibv_pd *pd,
 		LINE_NUMBER(line, "qpn", qp->qp_num);
 		LINE_TEXT(line, "dev", qp->context->device->name);
 	}
-	LINE_WORD(line, "type", qp_type_name(got->qp_type));
+	LINE_TEXT(line, "type", qp_type_name(got->qp_type));
 	line_add_object(line, OBJECT_PD, pd);
-	LINE_NUMBER(line, "send_cq", object_id(OBJECT_CQ, got->send_cq));
-	LINE_NUMBER(line, "recv_cq", object_id(OBJECT_CQ, got->recv_cq));
+	line_add_object_as(line, "send_cq", OBJECT_CQ, got->send_cq);
+	line_add_object_as(line, "recv_cq", OBJECT_CQ, got->recv_cq);
 	if (got->srq)
 		line_add_object(line, OBJECT_SRQ, got->srq);
 	LINE_NUMBER(line, "sq_sig_all", got->sq_sig_all);

@@ -29,6 +29,11 @@ static uint32_t ids[OBJECT_KINDS];
 static uint64_t posts;
 static uint64_t last_activity;
 
+static const void *handle_of(const struct record *record)
+{
+	return (const void *)(uintptr_t)record->object;
+}
+
 static struct object **bucket_of(const void *pointer)
 {
 	uint64_t hash = (uint64_t)(uintptr_t)pointer * 0x9e3779b97f4a7c15u;
@@ -85,22 +90,28 @@ struct object *object_add(enum object_kind kind, const void *pointer,
 void line_add_object(struct line *line, enum object_kind kind,
 		     const void *pointer)
 {
-	static const struct {
-		const char *text;
-		size_t len;
-	} keys[] = {
-		[OBJECT_CONTEXT] = { LINE_KEY("device") },
-		[OBJECT_PD] = { LINE_KEY("pd") },
-		[OBJECT_MR] = { LINE_KEY("mr") },
-		[OBJECT_CHANNEL] = { LINE_KEY("channel") },
-		[OBJECT_CQ] = { LINE_KEY("cq") },
-		[OBJECT_SRQ] = { LINE_KEY("srq") },
-		[OBJECT_QP] = { LINE_KEY("qp") },
-		[OBJECT_AH] = { LINE_KEY("ah") },
+	static const char *const keys[] = {
+		[OBJECT_CONTEXT] = "device", [OBJECT_PD] = "pd",
+		[OBJECT_MR] = "mr",	     [OBJECT_CHANNEL] = "channel",
+		[OBJECT_CQ] = "cq",	     [OBJECT_SRQ] = "srq",
+		[OBJECT_QP] = "qp",	     [OBJECT_AH] = "ah",
 	};
 
-	line_add_number(line, keys[kind].text, keys[kind].len,
-			object_id(kind, pointer), false);
+	line_add_object_as(line, keys[kind], kind, pointer);
+}
+
+void line_add_object_as(struct line *line, const char *key,
+			enum object_kind kind, const void *pointer)
+{
+	const struct object *object = object_find(kind, pointer);
+	struct member_object member = {
+		.kind = kind,
+		.id = object ? object->id : 0,
+		.pointer = (uintptr_t)pointer,
+		.context = object ? (uintptr_t)object->context : 0,
+	};
+
+	line_put(line, MEMBER_OBJECT, key, &member, sizeof(member));
 }
 
 static void queue_free(struct queue *queue)
@@ -376,7 +387,7 @@ static bool is_receive(struct object *qp, const struct record *record)
 		       record->opcode == IBV_WC_RECV_RDMA_WITH_IMM ||
 		       record->opcode == IBV_WC_TM_RECV;
 	if (qp->send_cq != qp->recv_cq)
-		return qp->recv_cq == record->object;
+		return qp->recv_cq == handle_of(record);
 	send = queue_find(&qp->sq, record->wr_id, true);
 	receive = queue_find(srq ? &srq->rq : &qp->rq, record->wr_id, true);
 	if (!send || !receive)
@@ -395,9 +406,9 @@ static struct object *find_by_wr_id(const struct record *record)
 	struct object *qp = NULL;
 
 	while ((qp = object_after(OBJECT_QP, qp)))
-		if ((qp->send_cq == record->object &&
+		if ((qp->send_cq == handle_of(record) &&
 		     queue_find(&qp->sq, record->wr_id, true)) ||
-		    (qp->recv_cq == record->object &&
+		    (qp->recv_cq == handle_of(record) &&
 		     queue_find(&qp->rq, record->wr_id, true)))
 			break;
 	return qp;
@@ -417,7 +428,7 @@ struct object *object_that_failed(const struct ibv_cq *cq, uint64_t wr_id)
 static uint64_t book_completion(const struct record *record, uint64_t time,
 				struct object **owner)
 {
-	struct object *cq = object_find(OBJECT_CQ, record->object);
+	struct object *cq = object_find(OBJECT_CQ, handle_of(record));
 	struct object *qp = NULL;
 
 	last_activity = time;
@@ -440,21 +451,21 @@ uint64_t objects_book(const struct record *record, uint64_t time,
 	switch ((enum record_kind)record->kind) {
 	case RECORD_POST_SEND:
 	case RECORD_POST_RECV:
-		*owner = object_find(OBJECT_QP, record->object);
+		*owner = object_find(OBJECT_QP, handle_of(record));
 		return book_post(record, time, *owner);
 	case RECORD_POST_SRQ_RECV:
-		*owner = object_find(OBJECT_SRQ, record->object);
+		*owner = object_find(OBJECT_SRQ, handle_of(record));
 		return book_post(record, time, *owner);
 	case RECORD_POST_FAILED:
-		*owner = object_find(OBJECT_QP, record->object);
+		*owner = object_find(OBJECT_QP, handle_of(record));
 		if (!*owner)
-			*owner = object_find(OBJECT_SRQ, record->object);
+			*owner = object_find(OBJECT_SRQ, handle_of(record));
 		return book_refusal(record, *owner);
 	case RECORD_COMPLETION:
 		return book_completion(record, time, owner);
 	case RECORD_ARM:
 	case RECORD_CQ_EVENT:
-		*owner = object_find(OBJECT_CQ, record->object);
+		*owner = object_find(OBJECT_CQ, handle_of(record));
 		if (*owner && record->kind == RECORD_ARM) {
 			(*owner)->armed = time;
 			(*owner)->solicited = record->flags;
@@ -464,7 +475,7 @@ uint64_t objects_book(const struct record *record, uint64_t time,
 		}
 		return 0;
 	case RECORD_ACK:
-		*owner = object_find(OBJECT_CQ, record->object);
+		*owner = object_find(OBJECT_CQ, handle_of(record));
 		if (*owner)
 			(*owner)->events_acked += record->length;
 		return 0;
@@ -497,4 +508,13 @@ void objects_reset_qp(struct object *qp)
 	qp->to_error = qp->failed = false;
 	qp->bad.number = 0;
 	qp->told.attr_mask = 0;
+}
+
+void objects_forget(void)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+		while (buckets[i])
+			object_free(object_detach(buckets[i]->kind,
+						  buckets[i]->pointer));
+	posts = last_activity = 0;
 }

@@ -8,9 +8,10 @@
 
 #include "explain/explain.h"
 #include "line.h"
-#include "ring.h"
+#include "recording.h"
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 
 enum object_kind {
 	OBJECT_CONTEXT,
@@ -87,9 +88,11 @@ struct object *object_detach(enum object_kind kind, const void *pointer);
 void object_attach(struct object *object);
 void object_free(struct object *object);
 
-/* ,"pd":3 - @kind's key and the id of @pointer; 0 if it is not known. */
+/* The object as a member, under its kind's key ("pd"), or @key. */
 void line_add_object(struct line *line, enum object_kind kind,
 		     const void *pointer);
+void line_add_object_as(struct line *line, const char *key,
+			enum object_kind kind, const void *pointer);
 
 /* Make it findable by its QPN, which is set once. */
 void object_set_qpn(struct object *qp, uint32_t qpn);
@@ -122,6 +125,9 @@ uint64_t objects_last_activity(void);
 /* The program called something at @time; and when it did so last, 0: never. */
 void objects_called(uint64_t time);
 uint64_t objects_last_call(void);
+
+/* Begin anew: another process's. For who reads recordings. */
+void objects_forget(void);
 
 /* All work requests of @qp are gone: it went to RESET. */
 void objects_reset_qp(struct object *qp);

@@ -123,8 +123,8 @@ static void record_warnings(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 		format_why(&line, &found[i]);
 		writer_lock();
 		line_add_object(&line, OBJECT_QP, qp);
-		writer_add(ring_stamp(), &line);
-		writer_commit(false);
+		writer_add_now(&line);
+		writer_unlock();
 	}
 	recorder_inside--;
 	errno = saved_errno;
@@ -147,11 +147,11 @@ EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	err = real(qp, attr, mask);
 	event_returned(&e, err);
 	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
-	LINE_WORD(&e.line, "from", qp_state_name(from));
+	LINE_TEXT(&e.line, "from", qp_state_name(from));
 	if (to)
-		LINE_WORD(&e.line, "to", to);
+		LINE_TEXT(&e.line, "to", to);
 	qp_mask_text(bits, sizeof(bits), mask);
-	LINE_WORD(&e.line, "mask", bits);
+	LINE_TEXT(&e.line, "mask", bits);
 	format_qp_attr(&e.line, qp, attr, mask);
 	EXPLAIN_ERR(&e, explain_modify_qp(qp, attr, mask, err),
 		    "ibv_modify_qp(QP %u of %s, %s -> %s, mask %s)", qp->qp_num,
@@ -180,7 +180,7 @@ EXPORTED int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	RECORD_ERR(&e, "query_qp", err, real(qp, attr, mask, init));
 	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
 	if (!err)
-		LINE_WORD(&e.line, "state", qp_state_name(attr->qp_state));
+		LINE_TEXT(&e.line, "state", qp_state_name(attr->qp_state));
 	else
 		event_explain(&e, UNKNOWN, "ibv_query_qp(QP %u)", qp->qp_num);
 	writer_lock();

@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define DEFAULT_LAST (64u << 20)
+
 struct recorder_config recorder;
 __thread int recorder_inside;
 
@@ -22,10 +24,12 @@ __attribute__((constructor)) static void read_environment(void)
 {
 	const char *path = getenv("QPTRACE_FILE");
 	const char *stall = getenv("QPTRACE_STALL");
+	const char *last = getenv("QPTRACE_LAST");
 
 	recorder.control_only = getenv("QPTRACE_CONTROL_ONLY") != NULL;
 	recorder.quiet = getenv("QPTRACE_QUIET") != NULL;
 	recorder.chinese = explain_speaks_chinese(getenv("QPTRACE_LANG"));
+	recorder.last = last ? strtoull(last, NULL, 10) : DEFAULT_LAST;
 	if (stall)
 		recorder.stall_ns = (uint64_t)(strtod(stall, NULL) * 1e9);
 	if (path && strlen(path) < sizeof(recorder.file))

@@ -3,12 +3,12 @@
  * recorder.h - what every file of the recorder may ask. These are the files from the
  * ground up, each standing only on those before it:
  *
- *	recorder, line		what it was told; one line of JSON
+ *	recorder, recording, line	what it was told; the file's form; one event
  *	dl, pass		the real functions
  *	proc			what /proc tells of the threads
  *	board			what the recorders of one machine tell each other
- *	objects, ring, file	what the program made and did; the recording's file
- *	format, writer		records as lines, and the lines into the file
+ *	file, ring, objects	the mapped file; records; who waits for what
+ *	format, writer		names of numbers; events into the file, the thread
  *	why, stall		what an explanation needs; what the process waits for
  *	start, event		the recording begins and ends; one recorded call
  *	mr, made, fast, extended, qp, control, cm	the calls that are wrapped
@@ -27,6 +27,7 @@ struct recorder_config {
 	bool quiet;	   /* QPTRACE_QUIET: explain nothing on stderr */
 	bool chinese;	   /* QPTRACE_LANG, or the environment's */
 	uint64_t stall_ns; /* QPTRACE_STALL seconds; 0: never */
+	uint64_t last;	   /* QPTRACE_LAST: bytes of posts and completions */
 };
 extern struct recorder_config recorder;
 

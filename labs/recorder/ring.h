@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ring.h - what a thread leaves behind on the fast path: records of 64 bytes
- * in a ring of its own, one store each, no lock and no system call. The writer
- * (writer.h) turns them into lines later.
+ * ring.h - what a thread leaves behind on the fast path: records of 64 bytes in a
+ * block of the recording that is its own (recording.h), one store each, no lock and
+ * no system call. A full block is followed by another one; when all that --last
+ * allows are in use, the oldest is taken again.
  *
- * One producer (the thread), one consumer (whoever holds the writer's lock).
+ * One producer (the thread), one consumer (whoever holds the writer's lock, and
+ * books them).
  */
 #ifndef RECORDER_RING_H
 #define RECORDER_RING_H
+
+#include "recording.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -19,64 +23,27 @@
 #include <x86intrin.h>
 #endif
 
-enum record_kind {
-	RECORD_POST_SEND,
-	RECORD_POST_RECV,
-	RECORD_POST_SRQ_RECV,
-	RECORD_POST_FAILED, /* wr_id and n of the WR that was refused */
-	RECORD_COMPLETION,
-	RECORD_ARM, /* req_notify_cq */
-	RECORD_CQ_EVENT,
-	RECORD_ACK, /* a thread slept in get_cq_event and got one */
-};
-
-/* What is not said of a completion: the caller did not ask the CQ for it. */
-#define RECORD_NO_LENGTH UINT32_MAX
-#define RECORD_NO_QPN	 UINT32_MAX
-
-/*
- * Every member is set, 0 if it has nothing to say. The first half is what
- * differs from one message to the next, the second what mostly does not.
- */
-struct record {
-	uint64_t stamp; /* ring_stamp() */
-	uint64_t wr_id;
-	uint64_t addr; /* first SGE, or inline data */
-	uint64_t remote_addr;
-	const void *object; /* the QP, SRQ, CQ that was called */
-	uint32_t qpn;	    /* completions; posts: lkey of the first SGE */
-	uint32_t length;    /* bytes, all SGEs together */
-	uint32_t rkey;	    /* UD: the peer's Q_Key; completions: vendor_err */
-	uint32_t remote;    /* UD: the peer's QPN */
-	uint16_t flags;	    /* enum ibv_send_flags, enum ibv_wc_flags */
-	uint8_t kind;	    /* enum record_kind */
-	uint8_t opcode;	    /* enum ibv_wr_opcode, enum ibv_wc_opcode */
-	uint8_t status;	    /* enum ibv_wc_status; failed post: errno */
-	uint8_t num_sge;
-	uint16_t unused;
-};
-
-#define RING_RECORDS 2048u /* a power of two; 128 KiB */
-
 struct ring {
 	/* producer */
+	struct block *block; /* NULL: there is none, and nothing is recorded */
+	uint64_t used;	     /* of its records */
 	_Atomic uint64_t head; /* records ever published */
-	uint64_t tail_seen;    /* tail as the producer last saw it */
 	/* what the thread did without leaving a record, for explanations */
 	const void *_Atomic polled; /* the CQ it polled last */
 	_Atomic uint64_t polls;	    /* how often it polled and got nothing */
 	const void *_Atomic sleeps; /* the channel it sleeps on, or NULL */
 	const char *_Atomic in; /* the recorded call that it is in, or NULL */
 	/* consumer */
-	_Alignas(64) _Atomic uint64_t tail;
-	uint64_t limit;	     /* of this drain */
-	uint64_t last_time;  /* time never goes back within a thread */
-	uint64_t polls_seen; /* polls, when last looked at */
-	uint64_t polls_time; /* when that last changed, ns */
-	struct ring *next;   /* of all rings; never unlinked */
+	_Alignas(64) uint64_t tail; /* records ever booked */
+	uint64_t limit;		    /* of this drain */
+	struct block *booking;	    /* the block that the next one is in */
+	uint64_t booked;	    /* of its records */
+	uint64_t last_time;	    /* time never goes back within a thread */
+	uint64_t polls_seen;	    /* polls, when last looked at */
+	uint64_t polls_time;	    /* when that last changed, ns */
+	struct ring *next;	    /* of all rings; never unlinked */
 	pid_t tid;
 	atomic_bool orphan; /* its thread has ended */
-	struct record records[RING_RECORDS];
 };
 
 extern __thread struct ring *ring_of_thread
@@ -88,13 +55,28 @@ extern struct ring *_Atomic all_rings;
 /* The calling thread gets a ring. NULL: no memory; it is then not recorded. */
 struct ring *ring_new(void);
 
-/* After fork, in the child: only the calling thread's ring stays, empty. */
+/* The next block of @ring, the calling thread's. False: there is none. */
+bool ring_next_block(struct ring *ring);
+
+/* The next record to be booked, or NULL; and go on behind it. With the writer's lock. */
+const struct record *ring_oldest(struct ring *ring);
+void ring_advance(struct ring *ring);
+
+/* The background thread's: have blocks at hand before they are needed. */
+void ring_prepare(void);
+
+/* A block for events, with the writer's lock. NULL: there is none. */
+struct block *ring_control_block(void);
+
+/* Around fork; in the child, before that is over: all blocks are the parent's. */
+void ring_before_fork(void);
 void ring_after_fork(void);
+void ring_fork_is_over(void);
 
 /*
  * A time that costs next to nothing: where the kernel does not trust the TSC,
- * clock_gettime() is a system call and reads a slow timer. The writer turns it
- * into CLOCK_MONOTONIC.
+ * clock_gettime() is a system call and reads a slow timer. Each event has it beside
+ * CLOCK_MONOTONIC, so that the reader can turn one into the other.
  */
 static inline uint64_t ring_stamp(void)
 {
@@ -129,6 +111,21 @@ static inline struct ring *ring_mine(void)
 	struct ring *ring = ring_of_thread;
 
 	return __builtin_expect(ring != NULL, 1) ? ring : ring_new();
+}
+
+/* One more record. */
+static inline void ring_put(struct ring *ring, struct record record)
+{
+	uint64_t head;
+
+	if (__builtin_expect(ring->used == BLOCK_RECORDS || !ring->block, 0) &&
+	    !ring_next_block(ring))
+		return;
+	((struct record *)(ring->block + 1))[ring->used++] = record;
+	atomic_store_explicit(&ring->block->used, ring->used,
+			      memory_order_release);
+	head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	atomic_store_explicit(&ring->head, head + 1, memory_order_release);
 }
 
 #endif

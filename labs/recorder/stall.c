@@ -18,6 +18,7 @@
 #include "objects.h"
 #include "proc.h"
 #include "recorder.h"
+#include "ring.h"
 #include "why.h"
 #include "writer.h"
 
@@ -367,7 +368,7 @@ static void add_stall(const struct account *a, const struct object *qp,
 	format_why(&line, why);
 	if (is_hint(qp, why->id))
 		LINE_TEXT(&line, "kind", "hint");
-	writer_add(ring_stamp(), &line);
+	writer_add_now(&line);
 }
 
 static bool is_waiting(const struct object *object)
@@ -569,7 +570,7 @@ static void add_thread(const struct place *place, uint64_t idle)
 		LINE_TEXT(&line, "tcp", tcp);
 	if (place->verb)
 		LINE_TEXT(&line, "verb", place->verb);
-	writer_add(ring_stamp(), &line);
+	writer_add_now(&line);
 }
 
 /* 此刻网断着，等的多半就是它。*/
@@ -586,7 +587,7 @@ static void look_at_port(struct ibv_context *context)
 	LINE_TEXT(&line, "dev", context->device->name);
 	LINE_NUMBER(&line, "idle", 1);
 	format_why(&line, &why);
-	writer_add(ring_stamp(), &line);
+	writer_add_now(&line);
 }
 
 static void tell_threads(const struct places *here, uint64_t idle)

@@ -6,6 +6,7 @@
 #include "event.h"
 #include "proc.h"
 #include "recorder.h"
+#include "ring.h"
 #include "stall.h"
 #include "writer.h"
 
@@ -13,6 +14,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -71,7 +73,7 @@ static void why(int sig)
 	} else if (writer_try_lock()) {
 		recorder_inside++;
 		stall_look(true);
-		writer_commit(true);
+		writer_unlock();
 		stall_say();
 		recorder_inside--;
 	}
@@ -110,8 +112,9 @@ static void *background(void *arg)
 		writer_wait(&why_asked);
 		writer_lock();
 		stall_look(atomic_exchange(&why_asked, false));
-		writer_write_behind();
+		writer_unlock();
 		stall_say();
+		ring_prepare();
 	}
 	return NULL;
 }
@@ -140,8 +143,8 @@ static void add_start(bool child)
 	text[strcspn(text, "\n")] = '\0';
 	LINE_TEXT(&line, "boot", text);
 	writer_lock();
-	writer_add(ring_stamp(), &line);
-	writer_commit(true);
+	writer_add_now(&line);
+	writer_unlock();
 }
 
 static bool forked;
@@ -221,9 +224,8 @@ __attribute__((destructor)) static void leave(void)
 	exit_line(&line);
 	writer_lock();
 	stall_over();
-	writer_add(ring_stamp(), &line);
+	writer_add_now(&line);
 	writer_unlock();
-	writer_flush();
 }
 
 /*
@@ -251,78 +253,4 @@ EXPORTED _Noreturn void _exit(int status)
 EXPORTED _Noreturn void _Exit(int status)
 {
 	leave_at_once(status);
-}
-
-/* ---- exec ----------------------------------------------------------------- */
-
-/*
- * exec 成功，进程的内存就都没有了，既不返回也不 _exit：环里的先写出去。和 _exit 一样，它可能在
- * signal handler 里、在 vfork 的子进程里。失败的话，记录照旧往下走。
- */
-#define EXEC(name, PARAMS, ...)                              \
-	EXPORTED int name PARAMS                             \
-	{                                                    \
-		void *symbol = next_function(#name);         \
-		__typeof__(&name) next;                      \
-                                                             \
-		memcpy(&next, &symbol, sizeof(next));        \
-		if (is_recording() && writer_owns_process()) \
-			writer_last_words(NULL);             \
-		return next(__VA_ARGS__);                    \
-	}
-EXEC(execve, (const char *path, char *const argv[], char *const envp[]), path,
-     argv, envp)
-EXEC(execv, (const char *path, char *const argv[]), path, argv)
-EXEC(execvp, (const char *file, char *const argv[]), file, argv)
-EXEC(execvpe, (const char *file, char *const argv[], char *const envp[]), file,
-     argv, envp)
-EXEC(fexecve, (int fd, char *const argv[], char *const envp[]), fd, argv, envp)
-EXEC(execveat,
-     (int dir, const char *path, char *const argv[], char *const envp[],
-      int flags),
-     dir, path, argv, envp, flags)
-
-static size_t count(const char *arg, va_list ap)
-{
-	size_t n = 1;
-
-	for (; arg; arg = va_arg(ap, const char *))
-		n++;
-	return n;
-}
-
-/* execl 一族的参数，连同结尾的 NULL；execle 的环境在它后面。*/
-#define LIST(argv, arg, ap)                   \
-	va_list ap;                           \
-	va_start(ap, arg);                    \
-	size_t n_##argv = count(arg, ap);     \
-	char *argv[n_##argv];                 \
-	va_end(ap);                           \
-	va_start(ap, arg);                    \
-	argv[0] = (char *)arg;                \
-	for (size_t i = 1; i < n_##argv; i++) \
-	argv[i] = va_arg(ap, char *)
-
-EXPORTED int execl(const char *path, const char *arg, ...)
-{
-	LIST(argv, arg, ap);
-	va_end(ap);
-	return execv(path, argv);
-}
-
-EXPORTED int execlp(const char *file, const char *arg, ...)
-{
-	LIST(argv, arg, ap);
-	va_end(ap);
-	return execvp(file, argv);
-}
-
-EXPORTED int execle(const char *path, const char *arg, ...)
-{
-	char *const *envp;
-
-	LIST(argv, arg, ap);
-	envp = va_arg(ap, char *const *);
-	va_end(ap);
-	return execve(path, argv, envp);
 }

@@ -2,17 +2,21 @@
 /*
  * load.c —— 读一份或两份记录，放到同一条时间轴上
  *
+ * 文件里只有当时发生的事：哪个地址的 QP，哪个 wr_id。谁是第几号、哪个 completion 了结了哪一次
+ * post，由记录器自己用的那本账（recorder/objects.c）从头再记一遍得出。
+ *
  * 两个进程各有各的 monotonic 时间。同一次开机（boot_id 相同）的，原点也相同，直接
  * 比较，精确到纳秒；不同机器的只能靠 wall clock，精度是两台机器时钟的差。
  */
 #include "parts.h"
 
+#include "../recorder/objects.h"
 #include "base/array.h"
 #include "base/report.h"
+#include "base/verbs_names.h"
 #include "explain/explain.h"
+#include "explain/qp_table.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,19 +30,6 @@ const char *text_in(const json_t *line, const char *key)
 	const char *text = json_string_value(json_object_get(line, key));
 
 	return text ? text : "";
-}
-
-json_t *event_line(const struct report *r, const struct event *event)
-{
-	FILE *in = r->side[event->side].in;
-	json_t *line = NULL;
-	char *text = NULL;
-	size_t size = 0;
-
-	if (!fseeko(in, event->at, SEEK_SET) && getline(&text, &size, in) > 0)
-		line = json_loads(text, 0, NULL);
-	free(text);
-	return line;
 }
 
 uint64_t event_number(const struct report *r, const struct event *event,
@@ -61,127 +52,87 @@ bool event_says(const struct report *r, const struct event *event,
 	return says;
 }
 
-/* ---- 一行里的成员 ---------------------------------------------------------- */
+/* ---- 账 -------------------------------------------------------------------- */
 
-enum member {
-	EV,
-	T,
-	WALL,
-	QP,
-	N,
-	OF,
-	OP,
-	STATUS,
-	ERR,
-	CAUSE,
-	ID,
-	REMOTE_QPN,
-	CODE,
-	MEMBERS,
-};
-
-struct value {
-	char *text; /* 没有结尾的 NUL；NULL：是整数，或者没有这个成员 */
-	size_t len;
-	bool is_number;
-	int64_t number;
-};
-
-/* 到另一个引号为止，返回它后面。*/
-static char *scan_text(char *p, bool checked, struct value *value)
+/* 记录器认得的对象，每次提到都带着号码与地址：第一次就登记。*/
+static struct object *meet(const struct member *m)
 {
-	if (*p++ != '"')
+	struct member_object told;
+	struct object *object;
+	const void *pointer;
+
+	memcpy(&told, m->value, sizeof(told));
+	pointer = (const void *)(uintptr_t)told.pointer;
+	if (!told.id || told.kind >= OBJECT_KINDS || !pointer)
 		return NULL;
-	*value = (struct value){ .text = p };
-	for (; *p != '"'; p++)
-		if (*p == '\\' && p[1] &&
-		    (checked || strchr("\"\\/bfnrt", p[1])))
-			p++;
-		else if ((signed char)*p < ' ' || *p == '\\')
-			return NULL;
-	value->len = (size_t)(p - value->text);
-	return p + 1;
+	object = object_find(told.kind, pointer);
+	if (object && object->id != told.id) {
+		object_free(object_detach(told.kind, pointer));
+		object = NULL;
+	}
+	if (!object)
+		object = object_add(
+			told.kind, pointer,
+			(struct ibv_context *)(uintptr_t)told.context);
+	if (object)
+		object->id = told.id;
+	return object;
 }
 
-static char *scan_value(char *p, bool checked, struct value *value)
+static const void *pointer_in(const struct recorded *item, const char *key)
 {
-	const char *digits = p + (*p == '-');
-	char *end;
+	struct member_object told;
+	struct member m;
 
-	if (*p == '"')
-		return scan_text(p, checked, value);
-	if (*digits < '0' || *digits > '9' ||
-	    (*digits == '0' && digits[1] >= '0' && digits[1] <= '9'))
+	if (!recorded_member(item, key, &m) || m.type != MEMBER_OBJECT ||
+	    m.size < sizeof(told))
 		return NULL;
-	errno = 0;
-	*value = (struct value){ .is_number = true,
-				 .number = strtoll(p, &end, 10) };
-	return errno ? NULL : end;
+	memcpy(&told, m.value, sizeof(told));
+	return (const void *)(uintptr_t)told.pointer;
 }
 
-static void take(struct value *members, const struct value *key,
-		 const struct value *value)
+static void learn_qp(struct object *qp, const struct recorded *item)
 {
-	static const char *const names[MEMBERS] = {
-		"ev",	  "t",	 "wall",  "qp", "n",	      "of",   "op",
-		"status", "err", "cause", "id", "remote_qpn", "code",
-	};
-
-	for (int i = 0; i < MEMBERS; i++)
-		if (!strncmp(names[i], key->text, key->len) &&
-		    !names[i][key->len])
-			members[i] = *value;
+	object_set_qpn(qp, (uint32_t)recorded_number(item, "qpn"));
+	qp->type = IBV_QPT_RC;
+	if (!strcmp(recorded_text(item, "type"), "UD"))
+		qp->type = IBV_QPT_UD;
+	qp->sq_sig_all = recorded_number(item, "sq_sig_all");
+	qp->send_cq = pointer_in(item, "send_cq");
+	qp->recv_cq = pointer_in(item, "recv_cq");
+	qp->srq = pointer_in(item, "srq");
 }
 
-/*
- * 记录器写的行，几乎都只有整数与 ASCII：一遍看完，不必为每个成员 malloc。别的行返回 false，
- * @p 不变；它们先经 jansson（@checked），剩下的只会多些转义。
- */
-static bool scan(char *p, bool checked, struct value *members)
+/* 一个 event 改变的账。*/
+static void book_event(const struct recorded *item, const char *ev)
 {
-	struct value key, value;
+	struct object *object = NULL, *one;
+	struct member m = { 0 };
 
-	memset(members, 0, MEMBERS * sizeof(*members));
-	if (*p != '{')
-		return false;
-	do {
-		p = scan_text(p + 1, checked, &key);
-		p = p && *p == ':' ? scan_value(p + 1, checked, &value) : NULL;
-		if (!p)
-			return false;
-		take(members, &key, &value);
-	} while (*p == ',');
-	if (*p != '}' || (p[1] && strcmp(p + 1, "\n") != 0))
-		return false;
-	for (int i = 0; i < MEMBERS; i++)
-		if (members[i].text)
-			members[i].text[members[i].len] = '\0';
-	return true;
-}
-
-/* 同一行，只留整数与文本。NULL：不是 JSON。*/
-static char *flatten(const char *text, json_error_t *error)
-{
-	json_t *json = json_loads(text, 0, error), *value;
-	const char *key;
-	char *flat;
-	void *next;
-
-	json_object_foreach_safe(json, next, key,
-				 value) if (!json_is_string(value) &&
-					    !json_is_integer(value))
-		json_object_del(json, key);
-	flat = json_dumps(json, JSON_COMPACT | JSON_ENSURE_ASCII);
-	json_decref(json);
-	return flat;
+	while (member_next(&m, item))
+		if (m.type == MEMBER_OBJECT &&
+		    m.size >= sizeof(struct member_object)) {
+			one = meet(&m);
+			if (!object)
+				object = one;
+		}
+	if (!object || recorded_number(item, "err"))
+		return;
+	if (!strcmp(ev, "create_qp"))
+		learn_qp(object, item);
+	else if (!strcmp(ev, "modify_qp") &&
+		 !strcmp(recorded_text(item, "to"), "RESET"))
+		objects_reset_qp(object);
+	else if (!strncmp(ev, "destroy_", 8) || !strcmp(ev, "dealloc_pd") ||
+		 !strcmp(ev, "dereg_mr") || !strcmp(ev, "close_device"))
+		object_free(object_detach(object->kind, object->pointer));
 }
 
 /* ---- 事件 ------------------------------------------------------------------ */
 
-/* 几十种说法，几十万行：每种只留一份。*/
-static const char *word(struct report *r, const struct value *value)
+/* 几十种说法，几十万个事件：每种只留一份。*/
+static const char *word(struct report *r, const char *text)
 {
-	const char *text = value->text ? value->text : "";
 	json_t *kept = json_object_get(r->words, text);
 
 	if (!kept) {
@@ -191,31 +142,83 @@ static const char *word(struct report *r, const struct value *value)
 	return kept ? json_string_value(kept) : "";
 }
 
-static enum event_class classify(const struct event *event,
-				 const struct value *members)
+static enum event_class classify(const char *ev, const struct recorded *item)
 {
-	const char *ev = event->ev, *id = members[ID].text;
-
 	/* 收下了的值，多数时候什么也没有发生；打听时的失败是要的答案。*/
-	if (!strcmp(ev, "warning") || (id && !strcmp(id, EXPLAIN_PROBE)))
+	if (!strcmp(ev, "warning") ||
+	    !strcmp(recorded_text(item, "id"), EXPLAIN_PROBE))
 		return CLASS_CONTROL;
-	if (members[CAUSE].len || !strcmp(ev, "post_failed") ||
-	    members[ERR].number)
+	if (recorded_text(item, "cause")[0] || recorded_number(item, "err"))
 		return CLASS_FAILURE;
-	if (!strcmp(ev, "post_send"))
-		return CLASS_POST_SEND;
-	if (!strcmp(ev, "post_recv") || !strcmp(ev, "post_srq_recv"))
-		return CLASS_POST_RECV;
-	if (!strcmp(ev, "completion"))
-		return CLASS_COMPLETION;
-	if (!strcmp(ev, "arm") || !strcmp(ev, "ack") ||
-	    !strcmp(ev, "cq_event") || !strcmp(ev, "query_qp"))
-		return CLASS_QUIET;
-	return CLASS_CONTROL;
+	return strcmp(ev, "query_qp") ? CLASS_CONTROL : CLASS_QUIET;
 }
 
-static int add_event(struct report *r, int side, int64_t at, size_t number,
-		     const struct value *members)
+static void set_event(struct report *r, struct event *event,
+		      const struct recorded *item)
+{
+	struct side *side = &r->side[event->side];
+	struct member code;
+
+	event->ev = word(r, recorded_text(item, "ev"));
+	book_event(item, event->ev);
+	event->status = word(r, recorded_text(item, "status"));
+	event->op = word(r, "");
+	event->qp = recorded_number(item, "qp");
+	event->class = classify(event->ev, item);
+	if (!strcmp(event->ev, "signal"))
+		side->signalled = true;
+	if (strcmp(event->ev, "exit") != 0)
+		return;
+	side->ended = true;
+	side->code = recorded_member(item, "code", &code)
+			     ? (int)member_number(&code)
+			     : -1;
+}
+
+static const enum event_class record_classes[] = {
+	[RECORD_POST_SEND] = CLASS_POST_SEND,
+	[RECORD_POST_RECV] = CLASS_POST_RECV,
+	[RECORD_POST_SRQ_RECV] = CLASS_POST_RECV,
+	[RECORD_POST_FAILED] = CLASS_FAILURE,
+	[RECORD_COMPLETION] = CLASS_COMPLETION,
+	[RECORD_ARM] = CLASS_QUIET,
+	[RECORD_CQ_EVENT] = CLASS_QUIET,
+	[RECORD_ACK] = CLASS_QUIET,
+};
+
+static void set_record(struct report *r, struct event *event)
+{
+	struct object *owner = NULL;
+	struct record record;
+	uint64_t number;
+
+	memcpy(&record, event->item.at, sizeof(record));
+	if (record.kind > RECORD_ACK)
+		record.kind = RECORD_ARM;
+	number = objects_book(&record, (uint64_t)event->t, &owner);
+	event->ev = word(r, record_name(&record));
+	event->op = word(r, record_op(&record));
+	event->status = word(r, record.kind == RECORD_COMPLETION
+					? record_status(&record)
+					: "");
+	event->class = record_classes[record.kind];
+	if (record.kind == RECORD_COMPLETION)
+		event->of = number;
+	else
+		event->n = number;
+	if (owner) {
+		event->owner = owner->id;
+		event->owner_kind = (uint8_t)owner->kind;
+		event->qpn = owner->qpn;
+		event->qp = owner->kind == OBJECT_QP ? owner->id : 0;
+	}
+	event->remote_qpn = record.kind == RECORD_POST_SEND ? record.remote : 0;
+	if (record.kind == RECORD_COMPLETION)
+		event->cq = object_id(OBJECT_CQ,
+				      (const void *)(uintptr_t)record.object);
+}
+
+static int add_event(struct report *r, int side, const struct recorded *item)
 {
 	struct event *more = array_room(r->events, r->count, sizeof(*more));
 	struct event *event;
@@ -226,134 +229,50 @@ static int add_event(struct report *r, int side, int64_t at, size_t number,
 	r->events = more;
 	event = &r->events[r->count++];
 	*event = (struct event){
-		.at = at,
-		.line = number,
+		.item = *item,
+		.line = ++r->side[side].events,
 		.side = side,
-		.t = members[T].number,
-		.ev = word(r, &members[EV]),
-		.op = word(r, &members[OP]),
-		.status = word(r, &members[STATUS]),
-		.qp = (uint64_t)members[QP].number,
-		.n = (uint64_t)members[N].number,
-		.of = (uint64_t)members[OF].number,
-		.remote_qpn = (uint64_t)members[REMOTE_QPN].number,
+		.t = recording_time(&r->side[side].rec, item->stamp),
 		.cause = NOWHERE,
 		.arrival = NOWHERE,
 		.complete = NOWHERE,
 		.kept = true,
 	};
-	event->class = classify(event, members);
-	r->side[side].events++;
-	if (!strcmp(event->ev, "exit"))
-		r->side[side].ended = true;
-	if (!strcmp(event->ev, "exit"))
-		r->side[side].code = members[CODE].is_number
-					     ? (int)members[CODE].number
-					     : -1;
-	if (!strcmp(event->ev, "signal"))
-		r->side[side].signalled = true;
-	return 0;
-}
-
-/* 在这以内，两台机器的时间怎么加减都不溢出（align）。*/
-static bool is_time(const struct value *members)
-{
-	const int64_t t = members[T].number, wall = members[WALL].number;
-
-	return t >= 0 && t < INT64_C(1) << 60 && wall >= 0 &&
-	       wall < (INT64_C(1) << 62) / 1000;
-}
-
-/* 被 kill -9 的程序，最后一行可能只写了一半：那不是坏文件。*/
-static int add_line(struct report *r, int side, int64_t at, char *text,
-		    size_t number, bool complete)
-{
-	struct value members[MEMBERS];
-	json_error_t error = { 0 };
-	const char *wrong = NULL;
-	char *flat = NULL;
-	int rc = 0;
-
-	if (!scan(text, false, members)) {
-		flat = flatten(text, &error);
-		if (!flat || !scan(flat, true, members))
-			members[EV].text = NULL;
-	}
-	if (!members[EV].text || !members[T].is_number)
-		wrong = error.text[0] ? error.text
-				      : "\"ev\" or \"t\" is missing";
-	else if (!is_time(members))
-		wrong = "\"t\" or \"wall\" is no time";
-	if (!wrong)
-		rc = add_event(r, side, at, number, members);
-	else if (!complete)
-		r->side[side].lost++;
+	if (item->members)
+		set_event(r, event, item);
 	else
-		rc = fail(-1, "give files that labs/qptrace has written",
-			  "%s, line %zu is no line of a recording: %s",
-			  r->side[side].path, number, wrong);
-	free(flat);
-	return rc;
-}
-
-/* 各行以后还要再读：管道里来的（zcat 旧的记录）先存下。*/
-static FILE *open_side(const char *path)
-{
-	FILE *in = fopen(path, "r"), *copy;
-	char some[4096];
-	size_t n;
-
-	if (!in || !fseeko(in, 0, SEEK_CUR))
-		return in;
-	copy = tmpfile();
-	while (copy && (n = fread(some, 1, sizeof(some), in)) > 0)
-		fwrite(some, 1, n, copy);
-	if (copy && (ferror(in) || fseeko(copy, 0, SEEK_SET))) {
-		fclose(copy);
-		copy = NULL;
-	}
-	fclose(in);
-	return copy;
+		set_record(r, event);
+	return 0;
 }
 
 static int load_side(struct report *r, int side, const char *path)
 {
-	FILE *in = open_side(path);
-	size_t size = 0, number = 0, first = r->count;
-	char *text = NULL;
-	int64_t at = 0;
-	ssize_t len;
-	int rc = 0;
+	struct side *s = &r->side[side];
+	size_t first = r->count;
 
-	if (!in)
-		return fail(-1, NULL, "cannot open %s: %s", path,
-			    strerror(errno));
-	r->side[side].path = path;
-	r->side[side].in = in;
-	for (; !rc && (len = getline(&text, &size, in)) > 0; at += len)
-		rc = add_line(r, side, at, text, ++number,
-			      text[len - 1] == '\n');
-	if (!rc && ferror(in))
-		rc = fail(-1, "give it the file that qptrace has written",
-			  "reading %s: %s", path, strerror(errno));
-	free(text);
-	if (!rc && !r->side[side].events)
+	s->path = path;
+	if (recording_load(&s->rec, path))
+		return -1;
+	objects_forget();
+	for (size_t i = 0; i < s->rec.count; i++)
+		if (add_event(r, side, &s->rec.items[i]))
+			return -1;
+	free(s->rec.items);
+	s->rec.items = NULL;
+	s->lost = s->rec.lost;
+	if (!s->events)
 		return fail(-1, "did the program use libibverbs at all?",
 			    "%s holds no events", path);
 	while (first < r->count && strcmp(r->events[first].ev, "start") != 0)
 		first++;
-	if (!rc && first < r->count)
-		r->side[side].start = event_line(r, &r->events[first]);
-	return rc;
+	if (first < r->count)
+		s->start = event_line(r, &r->events[first]);
+	return 0;
 }
 
 static int64_t wall_minus_monotonic(const struct report *r, int side)
 {
-	const struct event *first = r->events;
-
-	while (first->side != side)
-		first++;
-	return (int64_t)event_number(r, first, "wall") * 1000 - first->t;
+	return recording_wall(&r->side[side].rec, 0);
 }
 
 static int by_time(const void *a, const void *b)

@@ -30,12 +30,13 @@ int main(int argc, char **argv)
 		{ "lang", required_argument, NULL, 'l' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "all", no_argument, NULL, 'a' },
+		{ "dump", no_argument, NULL, 'd' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	const char *html = NULL, *lang = NULL, *template_path = "report.html";
 	static struct report r;
-	bool all = false, json = false;
+	bool all = false, json = false, dump = false;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
@@ -57,6 +58,9 @@ int main(int argc, char **argv)
 		case 'a':
 			all = true;
 			break;
+		case 'd':
+			dump = true;
+			break;
 		case 'h':
 			return usage(stdout);
 		default:
@@ -67,6 +71,8 @@ int main(int argc, char **argv)
 		return usage(stderr);
 	if (report_load(&r, argv + optind, argc - optind))
 		return 1;
+	if (dump)
+		return report_dump(&r) ? 1 : 0;
 	r.chinese = explain_speaks_chinese(lang);
 	report_build(&r, all);
 	if (json && html)

@@ -4,13 +4,14 @@
  * recordings on one time line, their QPs, and which send caused what.
  *
  * Side 0 is called A, side 1 B. Everything lives until the program ends. Of an
- * event only what links it to others is kept; its line stays in the file, and is
+ * event only what links it to others is kept; the rest stays in the file, and is
  * read again for what is shown.
  */
 #ifndef LABS_REPORT_PARTS_H
 #define LABS_REPORT_PARTS_H
 
 #include "explain/explain.h"
+#include "recording.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -32,8 +33,8 @@ enum event_class {
 #define NOWHERE SIZE_MAX
 
 struct event {
-	int64_t at;  /* of its line, in the side's file */
-	size_t line; /* the same, counted from 1 */
+	struct recorded item; /* where it stands in the file */
+	size_t line;	      /* which one it is, counted from 1 */
 	int side;
 	enum event_class class;
 	int64_t t;		      /* ns since the first event of all */
@@ -43,8 +44,11 @@ struct event {
 	size_t cause;	 /* a completion: index of its post, or NOWHERE */
 	size_t arrival;	 /* a send: index of the peer's completion */
 	size_t complete; /* a post: index of its completion */
-	bool refused;	 /* a post that the driver did not take */
-	bool kept;	 /* is part of the report, not left out */
+	uint32_t owner;	 /* a record: id of the QP, SRQ or CQ that was called */
+	uint32_t qpn, cq;   /* of its QP; a completion: of which CQ */
+	uint8_t owner_kind; /* enum object_kind */
+	bool refused;	    /* a post that the driver did not take */
+	bool kept;	    /* is part of the report, not left out */
 };
 
 struct qp {
@@ -59,11 +63,11 @@ struct qp {
 
 struct side {
 	const char *path;
-	FILE *in;
-	json_t *start; /* its first line, or NULL */
+	struct recording rec;
+	json_t *start; /* its first event, or NULL */
 	int64_t shift; /* added to its monotonic times, ns */
 	int64_t first, last;
-	size_t events, lost; /* lines read; lines that were cut off */
+	size_t events, lost; /* read; not there any more, or not yet */
 	bool ended;	     /* it told of its end: it returned or exited, */
 	int code;	     /* with this exit code; -1: not known */
 	bool signalled;	     /* or that a signal ends it */
@@ -109,8 +113,18 @@ void report_speak(const struct report *r, json_t *line);
 /* 0, or -1 (reported) */
 int report_load(struct report *r, char **paths, int count);
 
-/* The event's line, to be given back; NULL: the file is no more what it was. */
+/* ---- lines.c ---- */
+
+/* The event as a line of "qptrace dump", to be given back. */
 json_t *event_line(const struct report *r, const struct event *event);
+
+/* All of them, to stdout. 0, or -1 */
+int report_dump(const struct report *r);
+
+/* Words for a record: "post_send"; "RDMA_READ" or ""; "SUCCESS". */
+const char *record_name(const struct record *record);
+const char *record_op(const struct record *record);
+const char *record_status(const struct record *record);
 
 /* Members of a line. Defaults: 0, "". */
 uint64_t number_in(const json_t *line, const char *key);

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT
+/*
+ * recording.c —— 读记录器留下的文件（recorder/recording.h），一条一条交出来
+ *
+ * 文件可以断在任何地方：程序还在跑，磁盘满了，拷贝时被截断，虚拟机里映射的页还没有写回。所以
+ * 每一个数都先与手里有的字节比过，才去用它；读不通的一块从那里起不要了，数着。
+ */
+#include "recording.h"
+
+#include "base/array.h"
+#include "base/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MOST_BLOCKS (UINT32_C(1) << 24)
+
+/* ---- 字节 ------------------------------------------------------------------ */
+
+/* 管道里来的（zcat 旧的记录）映射不了：读进来。*/
+static char *read_all(int fd, size_t *size)
+{
+	size_t room = 1 << 20, used = 0;
+	char *bytes = malloc(room), *more;
+	ssize_t n;
+
+	while (bytes && (n = read(fd, bytes + used, room - used)) != 0) {
+		if (n < 0) {
+			free(bytes);
+			return NULL;
+		}
+		used += (size_t)n;
+		if (used < room)
+			continue;
+		more = realloc(bytes, room *= 2);
+		if (!more)
+			free(bytes);
+		bytes = more;
+	}
+	*size = used;
+	return bytes;
+}
+
+static int load_bytes(struct recording *rec, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	void *at = MAP_FAILED;
+	struct stat st;
+
+	if (fd < 0)
+		return fail(-1, NULL, "cannot open %s: %s", path,
+			    strerror(errno));
+	/* 私有的映射：程序还在写的，读到的仍会变，但谁也不写它。*/
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
+		at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd,
+			  0);
+	if (at != MAP_FAILED) {
+		rec->bytes = at;
+		rec->size = (size_t)st.st_size;
+	} else {
+		rec->bytes = read_all(fd, &rec->size);
+	}
+	close(fd);
+	return rec->bytes
+		       ? 0
+		       : fail(-1, "give it the file that qptrace has written",
+			      "reading %s: %s", path, strerror(errno));
+}
+
+/* ---- 头 -------------------------------------------------------------------- */
+
+static int refuse(const char *path, const char *why)
+{
+	return fail(-1, "give files that labs/qptrace has written",
+		    "%s is no recording that can be read: %s", path, why);
+}
+
+static int check_header(struct recording *rec, const char *path)
+{
+	struct recording_header *h = &rec->header;
+	char why[128];
+
+	if (rec->size < sizeof(*h))
+		return refuse(path, "it is shorter than its header");
+	memcpy(h, rec->bytes, sizeof(*h));
+	if (memcmp(h->magic, RECORDING_MAGIC, sizeof(h->magic)) != 0)
+		return refuse(path, "it does not begin with \"QPTRACE\"");
+	if (h->endian != RECORDING_ENDIAN)
+		return refuse(path,
+			      "it is of a machine of the other endianness");
+	if (h->version != RECORDING_VERSION) {
+		snprintf(why, sizeof(why),
+			 "it is of version %u, and this is qptrace of version "
+			 "%u",
+			 h->version, RECORDING_VERSION);
+		return refuse(path, why);
+	}
+	if (h->header_size < sizeof(*h) ||
+	    h->block_head < sizeof(struct block) ||
+	    h->block_size <= h->block_head || h->block_size > 1 << 30 ||
+	    h->event_head < sizeof(struct event_head) ||
+	    h->record_size < sizeof(struct record))
+		return refuse(path, "the sizes in its header cannot be");
+	return 0;
+}
+
+/* ---- 块 -------------------------------------------------------------------- */
+
+static int add_item(struct recording *rec, struct recorded item)
+{
+	struct recorded *more =
+		array_room(rec->items, rec->count, sizeof(*more));
+
+	if (!more)
+		return fail(-1, "record less: --control-only",
+			    "no memory for %zu events", rec->count + 1);
+	rec->items = more;
+	item.order = rec->count;
+	rec->items[rec->count++] = item;
+	return 0;
+}
+
+static int add_anchor(struct recording *rec, const struct event_head *head)
+{
+	struct anchor *more =
+		array_room(rec->anchors, rec->anchor_count, sizeof(*more));
+
+	if (!more)
+		return fail(-1, NULL, "no memory");
+	rec->anchors = more;
+	rec->anchors[rec->anchor_count++] =
+		(struct anchor){ head->at, head->ns, head->wall };
+	return 0;
+}
+
+/* 拆掉的对象，从调用开始就不算了：它的内存马上可能是别人的；别的都在做完之后才算。*/
+static uint64_t effect_of(const struct recorded *item,
+			  const struct event_head *head)
+{
+	const char *ev = recorded_text(item, "ev");
+
+	if (!strncmp(ev, "destroy_", 8) || !strncmp(ev, "de", 2))
+		return head->stamp;
+	return head->end ? head->end : head->stamp;
+}
+
+static int walk_events(struct recording *rec, const char *at, size_t size)
+{
+	const size_t smallest = rec->header.event_head;
+	struct event_head head;
+
+	while (size >= smallest) {
+		struct recorded item = { .at = at };
+
+		memcpy(&head, at, sizeof(head));
+		if (head.size < smallest || head.size > size || head.size % 8) {
+			rec->lost++;
+			return 0;
+		}
+		item.members = at + smallest;
+		item.size = (uint32_t)(head.size - smallest);
+		item.tid = head.tid;
+		item.stamp = head.stamp;
+		item.effect = effect_of(&item, &head);
+		if (add_item(rec, item) || add_anchor(rec, &head))
+			return -1;
+		at += head.size;
+		size -= head.size;
+	}
+	return 0;
+}
+
+static int walk_records(struct recording *rec, const char *at, size_t size,
+			uint64_t used, int tid)
+{
+	const size_t each = rec->header.record_size;
+
+	if (used > size / each) {
+		rec->lost += used - size / each;
+		used = size / each;
+	}
+	for (uint64_t i = 0; i < used; i++) {
+		struct recorded item = { .at = at + i * each, .tid = tid };
+		struct record record;
+
+		memcpy(&record, item.at, sizeof(record));
+		/* 还没有写回的页全是零。*/
+		if (!record.stamp) {
+			rec->lost++;
+			continue;
+		}
+		item.stamp = item.effect = record.stamp;
+		if (add_item(rec, item))
+			return -1;
+	}
+	return 0;
+}
+
+static int walk_block(struct recording *rec, size_t at)
+{
+	const size_t head = rec->header.block_head;
+	size_t size = rec->header.block_size - head;
+	const char *data = rec->bytes + at + head;
+	struct block block;
+
+	if (at + head > rec->size)
+		return 0;
+	if (size > rec->size - at - head)
+		size = rec->size - at - head;
+	memcpy(&block, rec->bytes + at, sizeof(block));
+	if (block.kind == BLOCK_RING)
+		return walk_records(rec, data, size, block.used, block.tid);
+	if (block.kind != BLOCK_CONTROL)
+		return 0;
+	if (block.used > size)
+		rec->lost++;
+	return walk_events(rec, data, block.used < size ? block.used : size);
+}
+
+/* ---- 时间 ------------------------------------------------------------------ */
+
+static int by_stamp(const void *a, const void *b)
+{
+	const struct anchor *x = a, *y = b;
+
+	return x->stamp < y->stamp ? -1 : x->stamp > y->stamp;
+}
+
+static int by_effect(const void *a, const void *b)
+{
+	const struct recorded *x = a, *y = b;
+
+	if (x->effect != y->effect)
+		return x->effect < y->effect ? -1 : 1;
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* 不比 @stamp 晚的最后一个；都比它晚，就是第一个。*/
+static size_t anchor_before(const struct recording *rec, uint64_t stamp)
+{
+	size_t low = 0, high = rec->anchor_count;
+
+	while (high - low > 1) {
+		size_t middle = low + (high - low) / 2;
+
+		if (rec->anchors[middle].stamp <= stamp)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* 两个锚之间取直线；两头以外沿最近的那一段延长。*/
+int64_t recording_time(const struct recording *rec, uint64_t stamp)
+{
+	size_t i = anchor_before(rec, stamp);
+	const struct anchor *from = &rec->anchors[i], *to = from;
+	double rate = 1;
+
+	if (!rec->anchor_count)
+		return (int64_t)(stamp >> 4);
+	if (i + 1 < rec->anchor_count)
+		to = from + 1;
+	else if (i)
+		from--;
+	if (to->stamp > from->stamp && to->ns > from->ns)
+		rate = (double)(to->ns - from->ns) /
+		       (double)(to->stamp - from->stamp);
+	return (int64_t)from->ns +
+	       (int64_t)((double)(int64_t)(stamp - from->stamp) * rate);
+}
+
+int64_t recording_wall(const struct recording *rec, uint64_t stamp)
+{
+	return rec->anchor_count ? rec->anchors[anchor_before(rec, stamp)].wall
+				 : 0;
+}
+
+int recording_load(struct recording *rec, const char *path)
+{
+	uint32_t blocks;
+
+	if (load_bytes(rec, path) || check_header(rec, path))
+		return -1;
+	blocks = rec->header.blocks < MOST_BLOCKS ? rec->header.blocks
+						  : MOST_BLOCKS;
+	for (uint32_t i = 0; i < blocks; i++)
+		if (walk_block(rec, rec->header.header_size +
+					    (size_t)i * rec->header.block_size))
+			return -1;
+	if (rec->anchor_count)
+		qsort(rec->anchors, rec->anchor_count, sizeof(*rec->anchors),
+		      by_stamp);
+	if (rec->count)
+		qsort(rec->items, rec->count, sizeof(*rec->items), by_effect);
+	return 0;
+}
+
+/* ---- 成员 ------------------------------------------------------------------ */
+
+bool member_next(struct member *m, const struct recorded *item)
+{
+	struct member_head head;
+
+	if (item->size - m->end < sizeof(head))
+		return false;
+	memcpy(&head, item->members + m->end, sizeof(head));
+	if (!head.type || item->size - m->end - sizeof(head) <
+				  (size_t)head.key_size + head.size)
+		return false;
+	m->type = head.type;
+	m->key = item->members + m->end + sizeof(head);
+	m->key_size = head.key_size;
+	m->value = m->key + head.key_size;
+	m->size = head.size;
+	m->end += (uint32_t)sizeof(head) + head.key_size + head.size;
+	return true;
+}
+
+uint64_t member_number(const struct member *m)
+{
+	uint64_t value = 0;
+	struct member_object object;
+
+	if (m->type == MEMBER_OBJECT && m->size >= sizeof(object)) {
+		memcpy(&object, m->value, sizeof(object));
+		return object.id;
+	}
+	if (m->type != MEMBER_TEXT && m->size == sizeof(value))
+		memcpy(&value, m->value, sizeof(value));
+	return value;
+}
+
+bool recorded_member(const struct recorded *item, const char *key,
+		     struct member *m)
+{
+	*m = (struct member){ 0 };
+	while (item->members && member_next(m, item))
+		if (m->key_size == strlen(key) &&
+		    !memcmp(m->key, key, m->key_size))
+			return true;
+	return false;
+}
+
+uint64_t recorded_number(const struct recorded *item, const char *key)
+{
+	struct member m;
+
+	return recorded_member(item, key, &m) ? member_number(&m) : 0;
+}
+
+const char *recorded_text(const struct recorded *item, const char *key)
+{
+	static char text[64];
+	struct member m;
+
+	text[0] = '\0';
+	if (recorded_member(item, key, &m) && m.type == MEMBER_TEXT)
+		snprintf(text, sizeof(text), "%.*s", (int)m.size, m.value);
+	return text;
+}
