@@ -282,14 +282,15 @@ load_records() {
 }
 
 read_records() {
-	# Of two processes, whichever meets verbs first writes NAME.json, the other NAME.json.PID.
+	# Of two processes, whichever meets verbs first writes NAME.qpt, the other NAME.qpt.PID.
 	local file files=()
-	for file in "$E"/*.json "$E"/*.json.[0-9]*; do
-		[[ ! -e $file ]] || files+=("$file")
+	for file in "$E"/*.qpt "$E"/*.qpt.[0-9]*; do
+		[[ ! -s $file ]] || "$root/labs/qptrace" dump "$file" >"$file.lines" 2>/dev/null || :
+		[[ ! -s $file.lines ]] || files+=("$file.lines")
 	done
 	loaded=$E
 	mapfile -t loaded_records < <([[ ! ${files[*]} ]] || jq -rR '(fromjson? // empty) as $r |
-		[(input_filename | sub(".*/"; "") | sub("[.]json([.][0-9]+)?$"; "")),
+		[(input_filename | sub(".*/"; "") | sub("[.]qpt([.][0-9]+)?[.]lines$"; "")),
 		($r | to_entries[] | "\(.key)=\(.value)")] | join("\t")' "${files[@]}")
 }
 

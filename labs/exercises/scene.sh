@@ -19,7 +19,7 @@
 # with SPY=1, SPY_LIE=… and SPY_FAIL=… for the spy between it and the device
 # (labs/tests/spy.c), and PLAIN=1 to do without the recorder.
 #
-# Each leaves $E/NAME.out .err .rc and, of verbs, NAME.json (the recorder's) in
+# Each leaves $E/NAME.out .err .rc and, of verbs, NAME.qpt (the recorder's) in
 # BOX/seen/SCENE. The learner's code runs as nobody, who can write to one folder of
 # the VM's memory and to nothing of BOX; it has limits for time, processes, memory,
 # output and disk, and a process group. What is left of it dies with the scene.
@@ -43,7 +43,7 @@ confined() {
 	shift
 	cd "$W" || exit 99
 	ulimit -c 0 -f "$MAX_OUTPUT" -v 1000000 -t 10 -u 48
-	export QPTRACE_FILE=$W/$name.json QPTRACE_QUIET=1 MALLOC_PERTURB_=165
+	export QPTRACE_FILE=$W/$name.qpt QPTRACE_QUIET=1 MALLOC_PERTURB_=165
 	export LD_PRELOAD=$B/libqptrace.so${SPY:+:$B/spy.so} SPY_LOG=$W/$name.log
 	[[ ! ${PLAIN:-} ]] || LD_PRELOAD=${SPY:+$B/spy.so}
 	# Of forks that are refused the kernel frees the memory only if it is let.

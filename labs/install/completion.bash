@@ -36,7 +36,7 @@ _qptrace_report() {
 	if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
 		_qptrace_offer --html --json --lang --all --help
 	else
-		_qptrace_files '*.json*'
+		_qptrace_files '*.qpt*'
 	fi
 }
 
@@ -52,7 +52,7 @@ _qptrace() {
 		esac
 	done
 	case ${COMP_WORDS[COMP_CWORD - 1]} in
-	-o) _qptrace_files '*.json*' && return ;;
+	-o) _qptrace_files '*.qpt*' && return ;;
 	--stall) return ;;
 	--lang) _qptrace_offer en zh && return ;;
 	esac

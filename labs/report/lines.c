@@ -230,11 +230,12 @@ static void set_own(json_t *line, const struct record *record,
 		set_hex(line, "remote_addr", record->remote_addr);
 }
 
-static void set_record(json_t *line, const struct event *event)
+static void set_record(json_t *line, const struct event *event,
+		       const struct recorded *item)
 {
 	struct record record;
 
-	memcpy(&record, event->item.at, sizeof(record));
+	memcpy(&record, item->at, sizeof(record));
 	json_object_set_new(line, "ev", json_string(event->ev));
 	switch (event->class) {
 	case CLASS_POST_SEND:
@@ -263,21 +264,20 @@ static void set_record(json_t *line, const struct event *event)
 
 /* ---- 事件 ------------------------------------------------------------------ */
 
-static void set_event(json_t *line, const struct report *r,
-		      const struct event *event)
+static void set_event(json_t *line, const struct recording *rec,
+		      const struct recorded *item)
 {
-	const struct recording *rec = &r->side[event->side].rec;
-	int err = (int)recorded_number(&event->item, "err");
+	int err = (int)recorded_number(item, "err");
 	const char *name = err ? strerrorname_np(err) : NULL;
 	struct member m = { 0 };
 	struct event_head head;
 
-	while (member_next(&m, &event->item))
+	while (member_next(&m, item))
 		set_member(line, &m);
 	if (err)
 		json_object_set_new(line, "errname",
 				    json_string(name ? name : "unknown"));
-	memcpy(&head, event->item.at, sizeof(head));
+	memcpy(&head, item->at, sizeof(head));
 	if (head.end)
 		set_number(line, "dur",
 			   (uint64_t)(recording_time(rec, head.end) -
@@ -287,19 +287,20 @@ static void set_event(json_t *line, const struct report *r,
 json_t *event_line(const struct report *r, const struct event *event)
 {
 	const struct recording *rec = &r->side[event->side].rec;
-	int64_t t = recording_time(rec, event->item.stamp);
+	const struct recorded item = recording_at(rec, event->place);
+	int64_t t = recording_time(rec, item.stamp);
 	json_t *line = json_object();
 
 	set_number(line, "t", (uint64_t)t);
 	set_number(line, "wall",
-		   (uint64_t)((t + recording_wall(rec, event->item.stamp)) /
+		   (uint64_t)((t + recording_wall(rec, item.stamp)) /
 			      1000));
 	set_number(line, "pid", (uint64_t)rec->header.pid);
-	set_number(line, "tid", (uint64_t)event->item.tid);
-	if (event->item.members)
-		set_event(line, r, event);
+	set_number(line, "tid", (uint64_t)event->place.tid);
+	if (item.members)
+		set_event(line, rec, &item);
 	else
-		set_record(line, event);
+		set_record(line, event, &item);
 	return line;
 }
 

@@ -11,7 +11,6 @@
 #include "parts.h"
 
 #include "../recorder/objects.h"
-#include "base/array.h"
 #include "base/report.h"
 #include "base/verbs_names.h"
 #include "explain/explain.h"
@@ -163,7 +162,7 @@ static void set_event(struct report *r, struct event *event,
 	book_event(item, event->ev);
 	event->status = word(r, recorded_text(item, "status"));
 	event->op = word(r, "");
-	event->qp = recorded_number(item, "qp");
+	event->qp = (uint32_t)recorded_number(item, "qp");
 	event->class = classify(event->ev, item);
 	if (!strcmp(event->ev, "signal"))
 		side->signalled = true;
@@ -186,13 +185,14 @@ static const enum event_class record_classes[] = {
 	[RECORD_ACK] = CLASS_QUIET,
 };
 
-static void set_record(struct report *r, struct event *event)
+static void set_record(struct report *r, struct event *event,
+		       const struct recorded *item)
 {
 	struct object *owner = NULL;
 	struct record record;
 	uint64_t number;
 
-	memcpy(&record, event->item.at, sizeof(record));
+	memcpy(&record, item->at, sizeof(record));
 	if (record.kind > RECORD_ACK)
 		record.kind = RECORD_ARM;
 	number = objects_book(&record, (uint64_t)event->t, &owner);
@@ -203,9 +203,9 @@ static void set_record(struct report *r, struct event *event)
 					: "");
 	event->class = record_classes[record.kind];
 	if (record.kind == RECORD_COMPLETION)
-		event->of = number;
+		event->of = (uint32_t)number;
 	else
-		event->n = number;
+		event->n = (uint32_t)number;
 	if (owner) {
 		event->owner = owner->id;
 		event->owner_kind = (uint8_t)owner->kind;
@@ -218,30 +218,42 @@ static void set_record(struct report *r, struct event *event)
 				      (const void *)(uintptr_t)record.object);
 }
 
-static int add_event(struct report *r, int side, const struct recorded *item)
+static void add_event(struct report *r, int side, struct place place)
 {
-	struct event *more = array_room(r->events, r->count, sizeof(*more));
-	struct event *event;
+	const struct recording *rec = &r->side[side].rec;
+	const struct recorded item = recording_at(rec, place);
+	struct event *event = &r->events[r->count++];
 
-	if (!more)
-		return fail(-1, "record less: --control-only",
-			    "no memory for %zu events", r->count + 1);
-	r->events = more;
-	event = &r->events[r->count++];
 	*event = (struct event){
-		.item = *item,
-		.line = ++r->side[side].events,
-		.side = side,
-		.t = recording_time(&r->side[side].rec, item->stamp),
+		.place = place,
+		.line = (uint32_t)++r->side[side].events,
+		.side = (uint8_t)side,
+		.t = recording_time(rec, item.stamp),
 		.cause = NOWHERE,
 		.arrival = NOWHERE,
 		.complete = NOWHERE,
 		.kept = true,
 	};
-	if (item->members)
-		set_event(r, event, item);
+	if (item.members)
+		set_event(r, event, &item);
 	else
-		set_record(r, event);
+		set_record(r, event, &item);
+}
+
+static int add_events(struct report *r, int side)
+{
+	struct recording *rec = &r->side[side].rec;
+	size_t all = r->count + rec->count;
+	struct event *more = realloc(r->events, all * sizeof(*more) + 1);
+
+	if (!more || all >= NOWHERE)
+		return fail(-1, "record less: --control-only, --last",
+			    "no memory for %zu events", all);
+	r->events = more;
+	for (size_t i = 0; i < rec->count; i++)
+		add_event(r, side, rec->places[i]);
+	free(rec->places);
+	rec->places = NULL;
 	return 0;
 }
 
@@ -254,12 +266,10 @@ static int load_side(struct report *r, int side, const char *path)
 	if (recording_load(&s->rec, path))
 		return -1;
 	objects_forget();
-	for (size_t i = 0; i < s->rec.count; i++)
-		if (add_event(r, side, &s->rec.items[i]))
-			return -1;
-	free(s->rec.items);
-	s->rec.items = NULL;
-	s->lost = s->rec.lost;
+	if (add_events(r, side))
+		return -1;
+	s->lost = s->rec.lost + s->rec.header.events_lost;
+	s->gone = s->rec.header.records_lost;
 	if (!s->events)
 		return fail(-1, "did the program use libibverbs at all?",
 			    "%s holds no events", path);
@@ -297,7 +307,7 @@ static void align(struct report *r)
 		struct event *event = &r->events[i];
 
 		event->t += r->side[event->side].shift;
-		event->cause = i; /* 排序时作次序用，随后还原 */
+		event->cause = (uint32_t)i; /* 排序时作次序用，随后还原 */
 		if (event->t < zero)
 			zero = event->t;
 	}

@@ -14,7 +14,7 @@
 static int usage(FILE *to)
 {
 	fprintf(to, "usage: qptrace report [--html FILE | --json] [--all] "
-		    "A.json [B.json]\n"
+		    "A.qpt [B.qpt]\n"
 		    "\n"
 		    "  --html FILE  write a page instead of the text\n"
 		    "  --json       write the causes for a script: one object\n"

@@ -247,8 +247,8 @@ static void link_one(struct report *r, size_t i, const struct numbers *posts)
 				r->events[posts->index[n]].refused = true;
 	}
 	if (of && of < posts->size && posts->index[of] != NOWHERE) {
-		event->cause = posts->index[of];
-		r->events[event->cause].complete = i;
+		event->cause = (uint32_t)posts->index[of];
+		r->events[event->cause].complete = (uint32_t)i;
 	}
 }
 
@@ -315,7 +315,7 @@ static void link_arrivals(struct report *r, const struct qp *from)
 			j++;
 		if (j == r->count)
 			return;
-		e->arrival = j++;
+		e->arrival = (uint32_t)j++;
 	}
 }
 

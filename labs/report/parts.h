@@ -30,25 +30,26 @@ enum event_class {
 	CLASS_FAILURE, /* anything that has a cause to tell */
 };
 
-#define NOWHERE SIZE_MAX
+#define NOWHERE UINT32_MAX
 
+/* There are millions of them: mind the order of its members. */
 struct event {
-	struct recorded item; /* where it stands in the file */
-	size_t line;	      /* which one it is, counted from 1 */
-	int side;
-	enum event_class class;
 	int64_t t;		      /* ns since the first event of all */
 	const char *ev, *op, *status; /* its members; "": not said */
-	uint64_t qp;		      /* id within its process, 0: none */
-	uint64_t n, of, remote_qpn;   /* its members; 0: not said */
-	size_t cause;	 /* a completion: index of its post, or NOWHERE */
-	size_t arrival;	 /* a send: index of the peer's completion */
-	size_t complete; /* a post: index of its completion */
-	uint32_t owner;	 /* a record: id of the QP, SRQ or CQ that was called */
-	uint32_t qpn, cq;   /* of its QP; a completion: of which CQ */
-	uint8_t owner_kind; /* enum object_kind */
-	bool refused;	    /* a post that the driver did not take */
-	bool kept;	    /* is part of the report, not left out */
+	struct place place;	      /* where it stands in the file */
+	uint32_t line;		 /* which one it is, counted from 1 */
+	uint32_t qp;		 /* id within its process, 0: none */
+	uint32_t n, of;		 /* its members; 0: not said */
+	uint32_t remote_qpn;	 /* the same */
+	uint32_t cause;		 /* a completion: index of its post, or NOWHERE */
+	uint32_t arrival;	 /* a send: index of the peer's completion */
+	uint32_t complete;	 /* a post: index of its completion */
+	uint32_t owner;		 /* a record: id of the QP, SRQ or CQ called */
+	uint32_t qpn, cq;	 /* of its QP; a completion: of which CQ */
+	uint8_t side, class;	 /* enum event_class */
+	uint8_t owner_kind;	 /* enum object_kind */
+	uint8_t refused : 1;	 /* a post that the driver did not take */
+	uint8_t kept : 1;	 /* is part of the report, not left out */
 };
 
 struct qp {
@@ -67,7 +68,8 @@ struct side {
 	json_t *start; /* its first event, or NULL */
 	int64_t shift; /* added to its monotonic times, ns */
 	int64_t first, last;
-	size_t events, lost; /* read; not there any more, or not yet */
+	size_t events, lost; /* read; what is missing of the file */
+	size_t gone;	     /* records that others took the place of */
 	bool ended;	     /* it told of its end: it returned or exited, */
 	int code;	     /* with this exit code; -1: not known */
 	bool signalled;	     /* or that a signal ends it */
@@ -248,7 +250,7 @@ struct cause *report_causes(const struct report *r, size_t *count);
  *
  *	schema	  1
  *	sides	  [{side: "A", path, program, command, host, pid, events,
- *		    cut: its last line was cut off}]
+ *		    cut: parts of it are missing}]
  *	causes	  [{rank: 1 ..., id, kind: "failure", "stall", "hint",
  *		    "warning" or "aftermath", side: "A", qpn, call, error: "EINVAL" or
  *		    "REM_ACCESS_ERR", cause, next, seen: [], times,

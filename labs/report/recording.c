@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,11 +22,11 @@
 
 /* ---- 字节 ------------------------------------------------------------------ */
 
-/* 管道里来的（zcat 旧的记录）映射不了：读进来。*/
-static char *read_all(int fd, size_t *size)
+/* 读进来，不映射：程序还在写的文件，看过一遍的不该再变。*/
+static char *read_all(int fd, size_t room, size_t *size)
 {
-	size_t room = 1 << 20, used = 0;
 	char *bytes = malloc(room), *more;
+	size_t used = 0;
 	ssize_t n;
 
 	while (bytes && (n = read(fd, bytes + used, room - used)) != 0) {
@@ -50,22 +49,15 @@ static char *read_all(int fd, size_t *size)
 static int load_bytes(struct recording *rec, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	void *at = MAP_FAILED;
+	size_t room = 1 << 20;
 	struct stat st;
 
 	if (fd < 0)
 		return fail(-1, NULL, "cannot open %s: %s", path,
 			    strerror(errno));
-	/* 私有的映射：程序还在写的，读到的仍会变，但谁也不写它。*/
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
-		at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd,
-			  0);
-	if (at != MAP_FAILED) {
-		rec->bytes = at;
-		rec->size = (size_t)st.st_size;
-	} else {
-		rec->bytes = read_all(fd, &rec->size);
-	}
+	if (!fstat(fd, &st) && st.st_size > 0)
+		room = (size_t)st.st_size + 1;
+	rec->bytes = read_all(fd, room, &rec->size);
 	close(fd);
 	return rec->bytes
 		       ? 0
@@ -91,9 +83,13 @@ static int check_header(struct recording *rec, const char *path)
 	memcpy(h, rec->bytes, sizeof(*h));
 	if (memcmp(h->magic, RECORDING_MAGIC, sizeof(h->magic)) != 0)
 		return refuse(path, "it does not begin with \"QPTRACE\"");
-	if (h->endian != RECORDING_ENDIAN)
-		return refuse(path,
-			      "it is of a machine of the other endianness");
+	if (h->endian != RECORDING_ENDIAN) {
+		snprintf(why, sizeof(why),
+			 "it is of a machine of another endianness, 0x%08x "
+			 "instead of 0x%08x",
+			 h->endian, RECORDING_ENDIAN);
+		return refuse(path, why);
+	}
 	if (h->version != RECORDING_VERSION) {
 		snprintf(why, sizeof(why),
 			 "it is of version %u, and this is qptrace of version "
@@ -104,6 +100,8 @@ static int check_header(struct recording *rec, const char *path)
 	if (h->header_size < sizeof(*h) ||
 	    h->block_head < sizeof(struct block) ||
 	    h->block_size <= h->block_head || h->block_size > 1 << 30 ||
+	    (h->header_size | h->block_size | h->block_head | h->event_head |
+	     h->record_size) % 8 ||
 	    h->event_head < sizeof(struct event_head) ||
 	    h->record_size < sizeof(struct record))
 		return refuse(path, "the sizes in its header cannot be");
@@ -112,25 +110,35 @@ static int check_header(struct recording *rec, const char *path)
 
 /* ---- 块 -------------------------------------------------------------------- */
 
-static int add_item(struct recording *rec, struct recorded item)
+static int add_place(struct recording *rec, const char *at, struct place place)
 {
-	struct recorded *more =
-		array_room(rec->items, rec->count, sizeof(*more));
+	size_t offset = (size_t)(at - rec->bytes) / 8;
+	struct place *more =
+		array_room(rec->places, rec->count, sizeof(*more));
 
-	if (!more)
-		return fail(-1, "record less: --control-only",
+	if (!more || offset >> 31)
+		return fail(-1, "record less: --control-only, --last",
 			    "no memory for %zu events", rec->count + 1);
-	rec->items = more;
-	item.order = rec->count;
-	rec->items[rec->count++] = item;
+	rec->places = more;
+	place.at = offset & INT32_MAX;
+	rec->places[rec->count++] = place;
 	return 0;
 }
 
+/* 没有哪个时钟会走到这里：这个 event 的字节坏了，不拿它来对时间。*/
+#define MOST_NS	  (UINT64_C(1) << 58)
+#define MOST_WALL (INT64_C(1) << 61)
+
 static int add_anchor(struct recording *rec, const struct event_head *head)
 {
-	struct anchor *more =
-		array_room(rec->anchors, rec->anchor_count, sizeof(*more));
+	struct anchor *more;
 
+	if (head->ns > MOST_NS || head->wall > MOST_WALL ||
+	    head->wall < -MOST_WALL) {
+		rec->lost++;
+		return 0;
+	}
+	more = array_room(rec->anchors, rec->anchor_count, sizeof(*more));
 	if (!more)
 		return fail(-1, NULL, "no memory");
 	rec->anchors = more;
@@ -139,15 +147,36 @@ static int add_anchor(struct recording *rec, const struct event_head *head)
 	return 0;
 }
 
-/* 拆掉的对象，从调用开始就不算了：它的内存马上可能是别人的；别的都在做完之后才算。*/
-static uint64_t effect_of(const struct recorded *item,
-			  const struct event_head *head)
+struct recorded recording_at(const struct recording *rec, struct place place)
 {
-	const char *ev = recorded_text(item, "ev");
+	struct recorded item = { .at = rec->bytes + (size_t)place.at * 8 };
+	struct event_head head;
 
-	if (!strncmp(ev, "destroy_", 8) || !strncmp(ev, "de", 2))
-		return head->stamp;
-	return head->end ? head->end : head->stamp;
+	if (!place.is_event) {
+		memcpy(&item.stamp, item.at, sizeof(item.stamp));
+		return item;
+	}
+	memcpy(&head, item.at, sizeof(head));
+	item.members = item.at + rec->header.event_head;
+	item.size = head.size - rec->header.event_head;
+	item.stamp = head.stamp;
+	return item;
+}
+
+/* 拆掉的对象，从调用开始就不算了：它的内存马上可能是别人的；别的都在做完之后才算。*/
+static uint64_t effect_of(const struct recording *rec, const char *at)
+{
+	const struct place place = {
+		.at = (size_t)(at - rec->bytes) / 8 & INT32_MAX,
+		.is_event = 1
+	};
+	const struct recorded item = recording_at(rec, place);
+	struct event_head head;
+
+	memcpy(&head, at, sizeof(head));
+	if (!strncmp(recorded_text(&item, "ev"), "de", 2))
+		return head.stamp;
+	return head.end ? head.end : head.stamp;
 }
 
 static int walk_events(struct recording *rec, const char *at, size_t size)
@@ -156,23 +185,22 @@ static int walk_events(struct recording *rec, const char *at, size_t size)
 	struct event_head head;
 
 	while (size >= smallest) {
-		struct recorded item = { .at = at };
+		struct place place = { .is_event = 1 };
 
 		memcpy(&head, at, sizeof(head));
 		if (head.size < smallest || head.size > size || head.size % 8) {
 			rec->lost++;
 			return 0;
 		}
-		item.members = at + smallest;
-		item.size = (uint32_t)(head.size - smallest);
-		item.tid = head.tid;
-		item.stamp = head.stamp;
-		item.effect = effect_of(&item, &head);
-		if (add_item(rec, item) || add_anchor(rec, &head))
+		place.tid = head.tid;
+		place.effect = effect_of(rec, at);
+		if (add_place(rec, at, place) || add_anchor(rec, &head))
 			return -1;
 		at += head.size;
 		size -= head.size;
 	}
+	if (size)
+		rec->lost++;
 	return 0;
 }
 
@@ -186,17 +214,13 @@ static int walk_records(struct recording *rec, const char *at, size_t size,
 		used = size / each;
 	}
 	for (uint64_t i = 0; i < used; i++) {
-		struct recorded item = { .at = at + i * each, .tid = tid };
-		struct record record;
+		struct place place = { .tid = tid };
 
-		memcpy(&record, item.at, sizeof(record));
+		memcpy(&place.effect, at + i * each, sizeof(place.effect));
 		/* 还没有写回的页全是零。*/
-		if (!record.stamp) {
+		if (!place.effect)
 			rec->lost++;
-			continue;
-		}
-		item.stamp = item.effect = record.stamp;
-		if (add_item(rec, item))
+		else if (add_place(rec, at + i * each, place))
 			return -1;
 	}
 	return 0;
@@ -209,8 +233,10 @@ static int walk_block(struct recording *rec, size_t at)
 	const char *data = rec->bytes + at + head;
 	struct block block;
 
-	if (at + head > rec->size)
+	if (at + head > rec->size) {
+		rec->lost++;
 		return 0;
+	}
 	if (size > rec->size - at - head)
 		size = rec->size - at - head;
 	memcpy(&block, rec->bytes + at, sizeof(block));
@@ -234,11 +260,11 @@ static int by_stamp(const void *a, const void *b)
 
 static int by_effect(const void *a, const void *b)
 {
-	const struct recorded *x = a, *y = b;
+	const struct place *x = a, *y = b;
 
 	if (x->effect != y->effect)
 		return x->effect < y->effect ? -1 : 1;
-	return x->order < y->order ? -1 : x->order > y->order;
+	return x->at < y->at ? -1 : x->at > y->at;
 }
 
 /* 不比 @stamp 晚的最后一个；都比它晚，就是第一个。*/
@@ -262,10 +288,10 @@ int64_t recording_time(const struct recording *rec, uint64_t stamp)
 {
 	size_t i = anchor_before(rec, stamp);
 	const struct anchor *from = &rec->anchors[i], *to = from;
-	double rate = 1;
+	double rate = 1, away;
 
 	if (!rec->anchor_count)
-		return (int64_t)(stamp >> 4);
+		return (int64_t)(stamp >> 6);
 	if (i + 1 < rec->anchor_count)
 		to = from + 1;
 	else if (i)
@@ -273,8 +299,12 @@ int64_t recording_time(const struct recording *rec, uint64_t stamp)
 	if (to->stamp > from->stamp && to->ns > from->ns)
 		rate = (double)(to->ns - from->ns) /
 		       (double)(to->stamp - from->stamp);
-	return (int64_t)from->ns +
-	       (int64_t)((double)(int64_t)(stamp - from->stamp) * rate);
+	away = (double)(int64_t)(stamp - from->stamp) * rate;
+	if (away > (double)MOST_NS)
+		away = (double)MOST_NS;
+	if (away < -(double)MOST_NS)
+		away = -(double)MOST_NS;
+	return (int64_t)from->ns + (int64_t)away;
 }
 
 int64_t recording_wall(const struct recording *rec, uint64_t stamp)
@@ -299,7 +329,7 @@ int recording_load(struct recording *rec, const char *path)
 		qsort(rec->anchors, rec->anchor_count, sizeof(*rec->anchors),
 		      by_stamp);
 	if (rec->count)
-		qsort(rec->items, rec->count, sizeof(*rec->items), by_effect);
+		qsort(rec->places, rec->count, sizeof(*rec->places), by_effect);
 	return 0;
 }
 

@@ -11,15 +11,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* An event or a record. */
+/* Where an event or a record stands in the file, and from when on it counts. */
+struct place {
+	uint64_t effect;
+	uint32_t at : 31; /* by 8 bytes */
+	uint32_t is_event : 1;
+	int32_t tid;
+};
+
+/* What stands there. */
 struct recorded {
 	const char *at;	     /* its struct record; an event: its head */
 	const char *members; /* an event's; NULL: it is a record */
 	uint32_t size;	     /* of all members */
-	int tid;
-	uint64_t stamp;	 /* when it began */
-	uint64_t effect; /* from when on it counts */
-	size_t order;	 /* in the file */
+	uint64_t stamp;	     /* when it began */
 };
 
 /* The same moment by three clocks. */
@@ -32,15 +37,17 @@ struct recording {
 	struct recording_header header;
 	char *bytes;
 	size_t size;
-	struct recorded *items; /* by effect */
+	struct place *places; /* by effect */
 	size_t count;
 	struct anchor *anchors; /* by stamp; one for each event */
 	size_t anchor_count;
-	size_t lost; /* records and rests of blocks that were not there */
+	size_t lost; /* blocks, rests of blocks, records that are not there */
 };
 
 /* Returns 0, or -1, which it has said. It lives until the program ends. */
 int recording_load(struct recording *rec, const char *path);
+
+struct recorded recording_at(const struct recording *rec, struct place place);
 
 /* CLOCK_MONOTONIC of @stamp in ns, and what makes CLOCK_REALTIME of it. */
 int64_t recording_time(const struct recording *rec, uint64_t stamp);

@@ -299,10 +299,19 @@ static void print_sides(const struct report *r)
 		    command ? command : side->path,
 		    (long long)number_in(side->start, "pid"), side->events,
 		    (double)(side->last - side->first) / 1e9);
-		if (!side->lost)
-			continue;
-		printf("   ");
-		say(r, "\n", "its last line was cut off");
+		if (side->gone)
+			say(r, "\n",
+			    "   %zu posts and completions before these have "
+			    "gone (--last)",
+			    side->gone);
+		if (side->lost)
+			say(r, "\n",
+			    "   parts of it are missing: it was cut off, or "
+			    "is still being written");
+		if (!side->ended && !side->signalled)
+			say(r, "\n",
+			    "   it does not tell of the program's end: that "
+			    "still runs, or was killed");
 	}
 }
 

@@ -31,8 +31,8 @@ function volatile(token, before, after) {
 		return "#" # a TCP port after an address
 	if (token ~ /^[0-9]+$/ && before ~ /[a-z]\.[ch]:$/)
 		return "#" # a line of a source: it moves with every line before it
-	if (token ~ /^[0-9]+\.json$/ && before ~ /qptrace-.*-$/)
-		return "#.json" # a pid
+	if (token ~ /^[0-9]+\.qpt$/ && before ~ /qptrace-.*-$/)
+		return "#.qpt" # a pid
 	if (token ~ /^[0-9]+(ns|us|ms|s)$/ ||
 	    (token ~ /^[0-9]+[kKMGT]?i?(B|b|bit|bits)$/ && after ~ /^\/s/)) {
 		sub(/^[0-9]+/, "#", token)

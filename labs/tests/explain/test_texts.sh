@@ -75,12 +75,12 @@ report() {
 		variables+=("$1")
 		shift
 	done
-	env -u LC_ALL -u LC_MESSAGES -u LANG "${variables[@]}" labs/qptrace report "${@:2}" "$T/a.json" 2>&1
+	env -u LC_ALL -u LC_MESSAGES -u LANG "${variables[@]}" labs/qptrace report "${@:2}" "$T/a.qpt" 2>&1
 }
 
 test_which_language() {
 	local variables options language line
-	a_recording >"$T/a.json"
+	a_recording | recording a
 	while IFS='|' read -r variables options language; do
 		line='QP 在 INIT'
 		[[ $language == zh ]] || line='the QP is in INIT'
@@ -101,7 +101,7 @@ test_which_language() {
 }
 
 test_the_report_in_chinese() {
-	a_recording >"$T/a.json"
+	a_recording | recording a
 	assert_in "$(report -- --lang zh)" '^ +下一步: 腾出内存$'
 	assert_in "$(report -- --lang zh)" '^ +证据: 另外：length 是 0$'
 	assertEquals 'no-way 1 EINVAL 腾出内存 库记得的是 INIT' "$(report -- --lang zh --json |
@@ -115,9 +115,9 @@ test_the_report_in_chinese() {
 test_the_recorder_in_chinese() {
 	in_lab '
 		export LANG=zh_CN.UTF-8 LC_ALL="" LC_MESSAGES=""
-		RDMA_EXPLAIN=0 labs/qptrace --stall 0.2 -o "$T/zh.json" \
+		RDMA_EXPLAIN=0 labs/qptrace --stall 0.2 -o "$T/zh.qpt" \
 			"$B/faults" hang-unsignaled wrong-qpn cq-too-large 2>"$T/zh.err" >/dev/null || :
-		labs/qptrace --lang en -o "$T/en.json" "$B/faults" cq-too-large 2>"$T/en.err" >/dev/null || :
+		labs/qptrace --lang en -o "$T/en.qpt" "$B/faults" cq-too-large 2>"$T/en.err" >/dev/null || :
 	' || return 0
 	assert_in "$(<"$T/zh.err")" '失败：EINVAL \(22\)：cqe [0-9]+ 超过了设备的 max_cqe'
 	assert_in "$(<"$T/zh.err")" '^qptrace: hang-unsignaled（pid [0-9]+）：已有 [0-9.]+ 秒没有 completion'
@@ -126,7 +126,7 @@ test_the_recorder_in_chinese() {
 	assertEquals 'English is left' '' "$(grep -E '(cause|next|seen):| the | is ' "$T/zh.err")"
 	assert_in "$(<"$T/en.err")" 'failed: EINVAL \(22\): cqe'
 	assertEquals 'Chinese where English was asked for' '' "$(LC_ALL=C grep '[^ -~]' "$T/en.err")"
-	assertEquals 'recordings are in English' '' "$(LC_ALL=C grep -l '[^ -~]' "$T"/*.json*)"
+	assertEquals 'recordings are in English' '' "$(dump_all "$T" && LC_ALL=C grep -l '[^ -~]' "$T"/*.json*)"
 }
 
 # shellcheck disable=SC1091

@@ -95,7 +95,7 @@ assert_same() {
 				count "t.$side" ".err != null and .err != 0 and ($asked_by_ucx | not)"
 			)"
 	done
-	accepted "$1" "$T/t.$1.server.json" "$T/t.$1.client.json"
+	accepted "$1" "$T/t.$1.server.qpt" "$T/t.$1.client.qpt"
 	assert_not_in "$said" MISMATCH "$1:"
 }
 
@@ -161,9 +161,9 @@ test_ucx() {
 
 # ---- the report of both
 
-a=t.rc_pingpong.server.json b=t.rc_pingpong.client.json
+a=t.rc_pingpong.server.qpt b=t.rc_pingpong.client.qpt
 
-# time_line A.json B.json: "MILLISECONDS SIDE" of all its events
+# time_line A.qpt B.qpt: "MILLISECONDS SIDE" of all its events
 time_line() {
 	accepted 'a time line' --all "$@"
 	sed -n 's/^ *\([0-9]*\.[0-9]\{3\}\)   *\([AB]\) .*/\1 \2/p' <<<"$said"
@@ -176,8 +176,8 @@ test_one_time_line() {
 	assertTrue 'A and B take turns' \
 		"(($(cut -d' ' -f2 "$T/line" | uniq | wc -l) > 100))"
 	# Somebody sets the wall clock in between: the kernel's own counts.
-	jq -c '.wall += 5000000' "$T/$b" >"$T/b.json"
-	time_line "$T/$a" "$T/b.json" >"$T/other"
+	jq -c '.wall += 5000000' "$T/${b/.qpt/.json}" | recording b
+	time_line "$T/$a" "$T/b.qpt" >"$T/other"
 	assertEquals 'the same line' "$(cat "$T/line")" "$(cat "$T/other")"
 }
 
@@ -187,8 +187,8 @@ test_two_machines_on_one_time_line() {
 	given pairs || return 0
 	time_line "$T/$a" "$T/$b" | grep B >"$T/one"
 	jq -c '.t += 3600000000000 | if .boot then .boot = "another" else . end' \
-		"$T/$b" >"$T/b.json"
-	time_line "$T/$a" "$T/b.json" | grep B >"$T/two"
+		"$T/${b/.qpt/.json}" | recording b
+	time_line "$T/$a" "$T/b.qpt" | grep B >"$T/two"
 	assertEquals 'as many' "$(wc -l <"$T/one")" "$(wc -l <"$T/two")"
 	b_was=$(paste -d' ' "$T/one" "$T/two" | awk '{ d = $1 - $3; if (d > 100 || d < -100) print }')
 	assertEquals 'at the same time, to 100 ms' '' "$b_was"
@@ -197,14 +197,14 @@ test_two_machines_on_one_time_line() {
 test_mismatches_are_marked() {
 	given pairs || return 0
 	jq -c 'if .rq_psn then .rq_psn += 1 else . end |
-		if .path_mtu then .path_mtu = 4096 else . end' "$T/$b" >"$T/b.json"
-	accepted mismatch "$T/$a" "$T/b.json"
+		if .path_mtu then .path_mtu = 4096 else . end' "$T/${b/.qpt/.json}" | recording b
+	accepted mismatch "$T/$a" "$T/b.qpt"
 	assert_in "$said" "A's first PSN +0x[0-9a-f]+ +0x[0-9a-f]+ +<- MISMATCH"
 	assert_in "$said" 'path MTU +1024 +4096 +<- MISMATCH'
 	assertEquals 2 "$(grep -c MISMATCH <<<"$said")"
 }
 
-# page_says A.json B.json SCRIPT: run SCRIPT in the page, in Chromium; prints what it puts
+# page_says A.qpt B.qpt SCRIPT: run SCRIPT in the page, in Chromium; prints what it puts
 # into document.title.
 page_says() {
 	labs/qptrace report --html "$T/page.html" "$1" "$2" || return 1
@@ -256,8 +256,8 @@ test_same_causes_as_the_explainer() {
 	export FAULTS="${told_apart[*]}"
 	given faults || return 0
 	assert_not_in "$(out_of t.faults)" '^ +said:'
-	for file in "$T"/t.faults.json*; do
-		name=$(jq -r 'select(.ev == "start").program' "$file")
+	for file in "$T"/t.faults.qpt*; do
+		name=$(jq -r 'select(.ev == "start").program' "${file/.qpt/.json}")
 		wanted=$(awk -F'\t' -v name="$name" '$1 == name { print $4 }' "$kept/catalogue")
 		# Where the machine is busy, who polls looks for a while as if he did not.
 		assert_in "$(causes .id "$file" | grep -vx nobody-polls | head -n 1)" "^($wanted)$" "$name:"
@@ -278,17 +278,17 @@ test_refusals() {
 		export KEPT=$T/descriptors KEPT_WHOSE=libqptrace KEPT_FAIL KEPT_FAILED=$T/told.failed
 		for ((KEPT_FAIL = 1; KEPT_FAIL < 200; KEPT_FAIL++)); do
 			rm -f "$KEPT_FAILED" "$KEPT"
-			LD_PRELOAD=$KEPT_FOLDER/kept.so run told labs/qptrace -o "$T/$KEPT_FAIL.json" -- "$B/verbs_probe" opcodes
+			LD_PRELOAD=$KEPT_FOLDER/kept.so run told labs/qptrace -o "$T/$KEPT_FAIL.qpt" -- "$B/verbs_probe" opcodes
 			[[ -s $KEPT_FAILED ]] || break
 			cmp -s "$T/plain.out" "$T/told.out" && same=same || same=other
-			! grep -q "not recording" "$T/told.err" || ! grep -qs "[.]json" "$KEPT" || same="same, and keeps the file"
+			! grep -q "not recording" "$T/told.err" || ! grep -qs "[.]qpt" "$KEPT" || same="same, and keeps the file"
 			echo "$KEPT_FAIL $(<"$KEPT_FAILED") $(<"$T/told.rc") $same $(grep -vc "^qptrace:" "$T/told.err")"
 		done
 	' || return 0
 	assertEquals "$(err_of plain)" '0 0' "$(rc_of plain) $(rc_of told)"
 	assertTrue "$(wc -l <"$T/lab.out") refusals" "(($(wc -l <"$T/lab.out") >= 20))"
 	assertEquals 'seen by the program' '' "$(grep -v ' 0 same 0$' "$T/lab.out")"
-	for file in "$T"/*.json*; do
+	for file in "$T"/*.qpt*; do
 		[[ ! -s $file ]] || accepted "${file##*/}" "$file"
 	done
 }
@@ -299,18 +299,19 @@ test_with_labs_lab() {
 	local far how
 	need_lab || return 0
 	far=$(mktemp -d)
-	for how in "labs/qptrace -o $T/near.json labs/lab run --timeout 60" \
-		"labs/qptrace -o $far/far.json labs/lab run" "labs/lab run labs/qptrace -o $T/inner.json"; do
+	for how in "labs/qptrace -o $T/near.qpt labs/lab run --timeout 60" \
+		"labs/qptrace -o $far/far.qpt labs/lab run" "labs/lab run labs/qptrace -o $T/inner.qpt"; do
 		# shellcheck disable=SC2086 # words
 		here lab $how "$B/trace_probe" modify
 		assertEquals "$how: $(err_of lab)" '4 modify: 22' "$(rc_of lab) $(out_of lab)"
 		assert_in "$(err_of lab)" 'qptrace: ibv_modify_qp'
 	done
-	mv "$far/far.json" "$T"
+	mv "$far/far.qpt" "$T"
+	dump_all "$T"
 	for how in near far inner; do
 		assertEquals trace_probe "$(values $how 'select(.ev == "start").program')"
 	done
-	assertEquals 'nothing is left' '' "$(find build -maxdepth 1 -name 'qptrace.??????' ! -name '*.json')"
+	assertEquals 'nothing is left' '' "$(find build -maxdepth 1 -name 'qptrace.??????' ! -name '*.qpt')"
 	rm -r "$far"
 }
 

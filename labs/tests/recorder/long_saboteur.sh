@@ -58,7 +58,7 @@ pingpong() {
 	serve "$name.server" "${way[@]}" -d rxe0
 	local sabotage=("$B/sabotage" -o "$T/$name.log" "$3")
 	[[ $3 != - ]] || sabotage=()
-	run "$name" timeout 15 labs/qptrace --quiet -o "$recordings/$name.json" -- "${sabotage[@]}" \
+	run "$name" timeout 15 labs/qptrace --quiet -o "$recordings/$name.qpt" -- "${sabotage[@]}" \
 		"${way[@]:2}" -d rxe1 10.99.0.1
 	reap "$name.server"
 }

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # qptrace.sh - what the suites of recordings share. Plain runs are p.NAME, recorded
-# ones t.NAME with t.NAME.json.
+# ones t.NAME with t.NAME.qpt; in t.NAME.json is what `qptrace dump` says of that.
 
 # ---- on the host
 
@@ -31,8 +31,24 @@ given() {
 			$(declare -f "session_$1" "${functions[@]}")
 			mkdir \$recordings; session_$1; bring_out" || return 1
 		cp -r "$T" "$keep"
+		dump_all "$keep"
 	fi
 	cp -r "$keep/." "$T"
+}
+
+# dump_all DIR: NAME.json of each NAME.qpt there
+dump_all() {
+	local file
+	for file in "$1"/*.qpt*; do
+		[[ ! -s $file ]] || labs/qptrace dump "$file" >"${file/.qpt/.json}" || :
+	done
+}
+
+# recording NAME <LINES: $T/NAME.qpt of these, as `qptrace dump` would print them
+recording() {
+	[[ -x $B/encode ]] || helper "$B/encode" -O2 -D_GNU_SOURCE -Icommon \
+		labs/tests/recorder/encode.c "$B/librdma_common.a" -libverbs -ljansson
+	"$B/encode" >"$T/$1.qpt"
 }
 
 # count NAME FILTER: lines of NAME.json for which the jq filter holds
@@ -77,5 +93,5 @@ options=() # of qptrace
 
 # recorded start|run|serve NAME CMD…
 recorded() {
-	"$1" "$2" "${limit[@]}" labs/qptrace "${options[@]}" -o "$recordings/$2.json" -- "${@:3}"
+	"$1" "$2" "${limit[@]}" labs/qptrace "${options[@]}" -o "$recordings/$2.qpt" -- "${@:3}"
 }

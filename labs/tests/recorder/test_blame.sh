@@ -37,28 +37,35 @@ doubled post-doubled'
 # connected, and that is not where it waits for the other to be so, too, or lingers
 # (two_sides.c). Who is only slow has to end.
 told() {
-	awk 'FNR == 1 { n += told; told = up = 0 }
-		/"to":"RTS"/ { up = 1 }
-		/"ev":"exit"/ { told = 1; up = 0 }
-		up && /"ev":"thread"/ { told = FILENAME !~ /slow/ && !/"in":"(read","on":"socket"|poll"})/ }
-		END { print n + told }' "$@"
+	local file n=0
+	for file; do
+		"$B/qptrace-report" --dump "$file" 2>/dev/null | awk -v slow="${file/*slow*/1}" '
+			/"to":"RTS"/ { up = 1 }
+			/"ev":"exit"/ { told = 1; up = 0 }
+			up && /"ev":"thread"/ { told = slow != 1 && !/"in":"(read","on":"socket"|poll"})/ }
+			END { exit !told }' && n=$((n + 1))
+	done
+	echo "$n"
 }
 
 # stopped DIR N: all of so many recordings there; of two of which one is killed, one tells
-stopped() { [[ $(told "$1"/*.json*) == $(($2 - 1)) ]]; }
+stopped() { [[ $(told "$1"/*.qpt*) == $(($2 - 1)) ]]; }
 
 # kill_dead DIR: A of "dead", once it has written that it is connected and goes on
 kill_dead() {
-	local file
-	file=$(grep -ls query_qp "$1"/dead.json*) || return 0
-	kill -KILL "$(sed -n '1s/.*"pid":\([0-9]*\),.*/\1/p' "$file")" 2>/dev/null || true
+	local file lines
+	for file in "$1"/dead.qpt*; do
+		lines=$("$B/qptrace-report" --dump "$file" 2>/dev/null) || continue
+		[[ $lines != *query_qp* ]] ||
+			kill -KILL "$(sed -n '1s/.*"pid":\([0-9]*\),.*/\1/p' <<<"$lines")" 2>/dev/null || true
+	done
 }
 
 # connection NAME RULE ARG…: ucmatose recorded, with that mistake; - is none
 connection() {
 	local sabotage=("$B/sabotage" "$2")
 	[[ $2 != - ]] || sabotage=()
-	timeout 60 labs/qptrace -o "$dir/cm-$1.json" -- "${sabotage[@]}" ucmatose "${@:3}" \
+	timeout 60 labs/qptrace -o "$dir/cm-$1.qpt" -- "${sabotage[@]}" ucmatose "${@:3}" \
 		>/dev/null 2>"$dir/cm-$1.err"
 }
 
@@ -77,7 +84,7 @@ connections() {
 	connection alone - -s 10.99.0.1 -p 7999
 	connection long connect:private_data_len=255 -s 10.99.0.1 -p 7999
 	connection killed post_recv:sleep=60 -s 10.99.0.1 -p 7996 &
-	until_said ROUTE_RESOLVED cat "$dir/cm-killed.json"
+	until_said ROUTE_RESOLVED "$B/qptrace-report" --dump "$dir/cm-killed.qpt"
 	pkill -KILL -f 'ucmatose.* 7996$'
 	connection dead-b modify_qp:RTR:kill -b 10.99.0.1 -p 7998 &
 	until_said ':7998 ' rdma resource show cm_id
@@ -90,7 +97,7 @@ in_the_lab() {
 	local dir=$1 how i
 	shift
 	for how; do
-		labs/qptrace -o "$dir/$how.json" --stall 2 -- "$B/two_sides" "$how" "$dir/end" \
+		labs/qptrace -o "$dir/$how.qpt" --stall 2 -- "$B/two_sides" "$how" "$dir/end" \
 			2>"$dir/$how.err" &
 	done
 	for ((i = 0; i < 300; i++)); do
@@ -121,7 +128,7 @@ oneTimeSetUp() {
 ran() { need_lab && assertEquals 'the recordings were made' 0 "$lab_ran"; }
 
 # causes_of HOW FILTER: of the causes that both recordings tell, best first
-causes_of() { causes "$2" "$B/two/$1".json*; }
+causes_of() { causes "$2" "$B/two/$1".qpt*; }
 
 test_each_fault_is_named_first() {
 	ran || return 0
@@ -177,13 +184,13 @@ test_connection_manager() {
 	local cause name first='select(.kind == "failure") | .id'
 	ran || return 0
 	while read -r cause name; do
-		assertEquals "$name" "$cause" "$(causes "$first" "$B/two/cm-$name"*.json | head -n 1)"
+		assertEquals "$name" "$cause" "$(causes "$first" "$B/two/cm-$name"*.qpt | head -n 1)"
 	done <<-'END'
 		cm-rejected alone
 		cm-private-data long
 		peer-died dead
 	END
-	assertEquals 'killed' '' "$(causes "$first" "$B/two/cm-killed.json")"
+	assertEquals 'killed' '' "$(causes "$first" "$B/two/cm-killed.qpt")"
 	assert_in "$(<"$B/two/cm-alone.err")" 'REJECTED, status 8: nobody listens on that port'
 }
 
@@ -193,7 +200,7 @@ test_both_sides_are_named() {
 	assert_in "$(causes_of rkey .cause | head -n 1)" "rkey 0x[0-9a-f]+ is of none of QP [0-9]+ of [AB]'s MRs"
 	assert_in "$(causes_of qp-right .cause | head -n 1)" "^QP [0-9]+ of [AB]'s QP lacks"
 	assert_in "$(causes_of qkey .cause | head -n 1)" "and [AB]'s QP [0-9]+ \(rxe0\) has 0x"
-	assert_in "$(causes .cause --lang zh "$B"/two/dead.json* | head -n 1)" '被杀掉了'
+	assert_in "$(causes .cause --lang zh "$B"/two/dead.qpt* | head -n 1)" '被杀掉了'
 }
 
 # shellcheck disable=SC1091

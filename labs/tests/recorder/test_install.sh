@@ -37,15 +37,15 @@ user_types() {
 	{
 	[[ $(id -un) != root && ! $(ls -A "$ROOT") ]] && echo alone
 	qptrace --version && qp_explain --version
-	qptrace -o s.json ibv_rc_pingpong -d rxe0 -p 18833 -g 1 -n 10 >s.out &
+	qptrace -o s.qpt ibv_rc_pingpong -d rxe0 -p 18833 -g 1 -n 10 >s.out &
 	until [[ $(ss -ltn) == *:18833* ]]; do sleep 0.1; done
-	qptrace -o c.json ibv_rc_pingpong -d rxe1 -p 18833 -g 1 -n 10 10.99.0.1 >c.out
+	qptrace -o c.qpt ibv_rc_pingpong -d rxe1 -p 18833 -g 1 -n 10 10.99.0.1 >c.out
 	echo "client $?" && wait $! && echo "server $?"
-	qptrace report s.json c.json >text && echo "text $?"
-	qptrace report --json s.json c.json >json && echo "json $?"
-	qptrace report --html page.html s.json c.json && echo "page $?"
+	qptrace report s.qpt c.qpt >text && echo "text $?"
+	qptrace report --json s.qpt c.qpt >json && echo "json $?"
+	qptrace report --html page.html s.qpt c.qpt && echo "page $?"
 	qptrace ibv_rc_pingpong -d rxe0 -g 1 -r 10000000 >deep.out 2>deep
-	echo "deep $?" && ls qptrace-ibv_rc_pingpong-*.json
+	echo "deep $?" && ls qptrace-ibv_rc_pingpong-*.qpt
 	qptrace labs/lab run true 2>none
 	echo "none $?"
 	qp_explain INIT RTR | head -n 1
@@ -71,7 +71,7 @@ test_without_the_tree() {
 		cp -r /tmp/user "$T"
 		umount /tmp/moved && rm -r /tmp/moved /tmp/user
 	' || return 0
-	said=$(sed 's/^\(q[a-z_]*\) [^ ]*[0-9a-f]\{7\}$/\1 VERSION/; s/-[0-9]*\.json/-PID.json/' "$T/said")
+	said=$(sed 's/^\(q[a-z_]*\) [^ ]*[0-9a-f]\{7\}$/\1 VERSION/; s/-[0-9]*\.qpt/-PID.qpt/' "$T/said")
 	assertEquals "$(cat "$T/errors")" "alone
 qptrace VERSION
 qp_explain VERSION
@@ -81,7 +81,7 @@ text 0
 json 0
 page 0
 deep 1
-qptrace-ibv_rc_pingpong-PID.json
+qptrace-ibv_rc_pingpong-PID.qpt
 none 127
 RC INIT -> RTR: legal" "$said"
 	assertEquals 'stderr' '' "$(cat "$T/errors")"
@@ -104,13 +104,13 @@ completes() {
 
 test_completion() {
 	local words offered
-	touch "$T/a.json" "$T/a.txt" && mkdir "$T/ab"
+	touch "$T/a.qpt" "$T/a.txt" && mkdir "$T/ab"
 	while IFS='|' read -r words offered; do
 		# shellcheck disable=SC2086 # words
 		assertEquals "$words" "$offered " "$(eval "completes $words")"
 	done <<-END
 		qptrace report --h|--help --html
-		qptrace report --html x.html $T/a|$T/a.json $T/ab
+		qptrace report --html x.html $T/a|$T/a.qpt $T/ab
 		qptrace --lang ''|en zh
 		qptrace -o x --s|--stall
 		qptrace --stall 3 mktem|mktemp

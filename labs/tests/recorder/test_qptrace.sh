@@ -47,7 +47,7 @@ oneTimeSetUp() {
 	build_probes
 	helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c
 	kept=$(mktemp -d "$ROOT/build/kept.XXXXXX")
-	functions=(probe go both_go piped ask waits)
+	functions=(probe go both_go ask waits)
 	WAYS=$(cut -d' ' -f1 <<<"$ways")
 	FAILURES=$(cut -d'|' -f1 <<<"$failures" | uniq)
 	STALLS=$(cut -d'|' -f1 <<<"$stalls")
@@ -90,19 +90,6 @@ ask() {
 	for name in "${@:2}"; do kill -"$1" "${pids[$name]}"; done
 }
 
-# piped NAME: recorded in a pipe, which nobody reads until it says that it is full, and had
-# time to say more (NAME.then); what came out, little by little, is t.NAME.lines
-piped() {
-	mkfifo "$recordings/t.$1.json"
-	{
-		await in_file full "$T/t.$1.out"
-		nap 1
-		cp "$T/t.$1.out" "$T/$1.then"
-		dd bs=1k status=none
-	} <"$recordings/t.$1.json" >"$recordings/t.$1.lines" &
-	go "t.$1" "$1"
-}
-
 # What waits is asked why, by the clock or by SIGQUIT.
 waits() {
 	local name asked=(asked.wait asked.broken control.wait)
@@ -131,11 +118,11 @@ session_probes() {
 	for how in l lp le v vp ve vpe veat fve; do go "t.exec$how" "exec$how"; done
 	options=(--control-only) && go c.threads threads_2
 	options=(--quiet) && go q.modify modify && options=()
-	piped brim && piped full
+	for name in brim full; do go "t.$name" "$name"; done
 	# With another preload, and all symbols bound at once.
 	SPY_LOG=/tmp/spy.log LD_PRELOAD=$PWD/$B/spy.so LD_BIND_NOW=1 go spied threads_2
 	# The second program has the shell's PID, and so the name of the link.
-	recorded start t.linked sh -c "ln -s $T/followed $recordings/t.linked.json.\$\$
+	recorded start t.linked sh -c "ln -s $T/followed $recordings/t.linked.qpt.\$\$
 		$B/trace_probe threads 1; exec $B/trace_probe threads 1"
 	both_go flat
 	reap "${begun[@]}" t.linked
@@ -170,14 +157,13 @@ test_unharmed() {
 		alike "$name" "$rc"
 		[[ $n == - ]] || assertEquals "completions of $name" "$n" "$(completions "t.$name")"
 	done <<<"$ways"
-	assertFalse 'no verbs, no recording' "[[ -e $T/t.plain.json ]]"
+	assertFalse 'no verbs, no recording' "[[ -e $T/t.plain.qpt ]]"
 	for name in close extended threads_64 fork leave_8; do
 		assertEquals "the last line of $name, and one end" 'exit 1' \
 			"$(values "t.$name" .ev | awk '{ print $NF, gsub(/exit/, "") }')"
 	done
-	# kill -9 loses only the last moment, and leaves no half line that the report would
-	# not take.
-	accepted signal_9 "$T/t.signal_9.json"
+	# kill -9 loses only the last moment, and leaves nothing that the report would not take.
+	accepted signal_9 "$T/t.signal_9.qpt"
 	for name in extended opcodes threads_64; do assert_complete "t.$name"; done
 	assertEquals 'more at once than are held back' "$(printf '0x%x ' {1..40} | xargs)" \
 		"$(values t.extended 'select(.ev == "post_send").wr_id' | cut -d' ' -f21-)"
@@ -199,14 +185,12 @@ test_exec() {
 	done
 }
 
-# While the recording cannot be written: no ring runs over, and a fork finds the
-# recorder in one piece.
-test_the_file_is_slow() {
+# More than a block of it, and a fork with work outstanding.
+test_blocks() {
 	local n
 	given probes || return 0
 	for n in brim full; do
-		mv "$T/t.$n.lines" "$T/t.$n.json"
-		accepted $n "$T/t.$n.json"
+		accepted $n "$T/t.$n.qpt"
 		assertEquals "$n: the last line" exit "$(tail -n 1 "$T/t.$n.json" | jq -r .ev)"
 	done
 	assertEquals "$(err_of t.brim)" 0 "$(rc_of t.brim)"
@@ -221,17 +205,17 @@ test_the_file_is_slow() {
 # A recording is for who made it, and goes where it was meant to go.
 test_recordings_are_private() {
 	local rc=0
-	ln -s "$T/target" "$T/link.json"
-	labs/qptrace -o "$T/link.json" true 2>"$T/err" || rc=$?
+	ln -s "$T/target" "$T/link.qpt"
+	labs/qptrace -o "$T/link.qpt" true 2>"$T/err" || rc=$?
 	assertEquals 1 "$rc"
-	assert_in "$(cat "$T/err")" 'link.json is a symbolic link, which is not followed'
-	assertTrue 'the link is still there' "[[ -L $T/link.json ]]"
+	assert_in "$(cat "$T/err")" 'link.qpt is a symbolic link, which is not followed'
+	assertTrue 'the link is still there' "[[ -L $T/link.qpt ]]"
 	given probes || return 0
 	assertEquals 'others may not read' 600 \
-		"$(stat -c %a "$T"/t.*.json "$T"/t.*.json.[0-9]* | sort -u)"
+		"$(stat -c %a "$T"/t.*.qpt "$T"/t.*.qpt.[0-9]* | sort -u)"
 	assertEquals "$(err_of t.linked)" 0 "$(rc_of t.linked)"
 	assert_in "$(err_of t.linked)" \
-		'^qptrace: not recording, cannot open .*t.linked.json.[0-9]+: ELOOP, symbolic links are not followed'
+		'^qptrace: not recording, cannot open .*t.linked.qpt.[0-9]+: ELOOP, symbolic links are not followed'
 	assertFalse 'FILE.PID was followed' "[[ -e $T/followed ]]"
 }
 
@@ -244,12 +228,12 @@ test_failures_are_explained() {
 	done <<<"$failures"
 	# UCX and NCCL register fd -1 to see how it fails: nobody is accused of that.
 	assert_not_in "$(err_of t.refused)" 'fd -1'
-	accepted refused "$T/t.refused.json"
+	accepted refused "$T/t.refused.qpt"
 	assert_in "$said" 'reg_dmabuf_mr, bytes 64, 0  a probe: E[A-Z]+'
-	accepted early "$T/t.early.json"
+	accepted early "$T/t.early.qpt"
 	assert_in "$said" 'cause: the QP is in INIT, and sends need RTS'
 	assertEquals 'quiet' '' "$(err_of q.modify)"
-	assertEquals 'and yet recorded' no-way "$(causes .id "$T/q.modify.json")"
+	assertEquals 'and yet recorded' no-way "$(causes .id "$T/q.modify.qpt")"
 }
 
 test_stalls_are_explained() {
@@ -263,7 +247,7 @@ test_stalls_are_explained() {
 		assert_in "$(err_of "s.$n")" '\): RTS in the user.s copy, RTS in the kernel' "$n:"
 	done <<<"$stalls"
 	assert_in "$(err_of s.wait)" '1 receive waits, the oldest for 0\.[4-9] s: wr_id 0x1, 64 bytes'
-	assertEquals nothing-came "$(causes .id "$T/s.wait.json")"
+	assertEquals nothing-came "$(causes .id "$T/s.wait.qpt")"
 }
 
 test_sigquit() {
@@ -309,9 +293,9 @@ test_usage() {
 		assertEquals "qptrace $args" 2 "$rc"
 		assertNotNull "qptrace $args" "$(cat "$T/err")"
 	done
-	labs/qptrace report "$T/none.json" >/dev/null 2>"$T/err"
+	labs/qptrace report "$T/none.qpt" >/dev/null 2>"$T/err"
 	assertEquals 1 $?
-	assert_in "$(cat "$T/err")" 'cannot open .*none.json'
+	assert_in "$(cat "$T/err")" 'cannot open .*none.qpt'
 	labs/qptrace report "$T" >/dev/null 2>"$T/err"
 	assertEquals 1 $?
 	assert_in "$(cat "$T/err")" 'has 0 recordings, and one or two can be shown'

@@ -14,48 +14,23 @@
 oneTimeSetUp() {
 	must_build "$B/librdma_common.a"
 	helper "$B/trapped/qptrace-report" -O2 "${trapped[@]}" \
-		"$SOURCES"/labs/report/*.c "$B/librdma_common.a" -libverbs -ljansson
+		"$SOURCES"/labs/report/*.c "$SOURCES/labs/recorder/objects.c" "$B/librdma_common.a" -libverbs -ljansson
 	built_in
 	QPTRACE_BUILD+=/trapped
 }
 trapped=(-fsanitize=undefined -fsanitize-undefined-trap-on-error)
 
-# Half a line at the end is what kill -9 may leave.
-test_half_a_line() {
-	local rc=0
-	echo '{"t":1,"wall":1,"pid":1,"tid":1,"ev":"start","boot":"x"}' >"$T/a.json"
-	printf '{"t":2,"wall":1,"pi' >>"$T/a.json"
-	accepted half "$T/a.json"
-	assert_in "$said" 'last line was cut off'
-	printf 'd\n{"t":3,"wall":1,"ev":"exit"}\n' >>"$T/a.json"
-	said=$(labs/qptrace report "$T/a.json" 2>&1) || rc=$?
-	assertEquals 1 "$rc"
-	assert_in "$said" 'a.json, line 2 is no line of a recording'
-}
-
-# refused WHAT LINE: the report does not take that line, and says why
-refused() {
-	local rc=0
-	printf '{"t":1,"ev":"start"}\n%s\n' "$2" >"$T/odd.json"
-	said=$(labs/qptrace report "$T/odd.json" 2>&1) || rc=$?
-	assertEquals "$2: $said" 1 "$rc"
-	assert_in "$said" "odd.json, line 2 is no line of a recording: .*$1" "$2:"
-}
-
-# Times that no clock shows would not fit once two machines' are set side by side.
+# Times that no clock shows do not overflow, once two machines' are set side by side.
 test_no_time() {
 	local t
+	echo '{"t":5,"wall":4611686018427386,"ev":"start","boot":"x"}' | recording b
 	for t in -9223372036854775808 9223372036854775807 -1 1152921504606846976; do
-		refused 'no time' "{\"t\":$t,\"ev\":\"exit\"}"
+		printf '%s\n' '{"t":1,"ev":"start"}' "{\"t\":$t,\"ev\":\"exit\"}" \
+			"{\"t\":$t,\"ev\":\"arm\",\"cq\":1}" | recording a
+		accepted "$t" --all "$T/a.qpt" "$T/b.qpt"
+		assert_in "$said" 'A exit'
+		assert_in "$said" 'A +.*a.qpt \(pid 0\), 3 events'
 	done
-	refused 'no time' '{"t":1,"wall":9223372036854775807,"ev":"exit"}'
-	refused 'too big' '{"t":9223372036854775808,"ev":"exit"}'
-	# All that others may have made of a line is taken.
-	echo '{ "ev" : "ex\u0069t", "more": [{"ev": 1}], "t": 5 }' >"$T/a.json"
-	echo '{"t":1152921504606846975,"wall":4611686018427386,"ev":"start","boot":"x"}' >"$T/b.json"
-	accepted edges "$T/a.json" "$T/b.json"
-	assert_in "$said" 'A exit'
-	assert_in "$said" 'A +.*a.json \(pid 0\), 1 events'
 }
 
 # as_json FILE…: what a script sees, in $T/json
@@ -72,58 +47,64 @@ told() { jq -r ".causes[] | $1" "$T/json" | tr '\n' ' '; }
 # only waited or was warned of, and what follows from a failure is last.
 test_causes_for_a_script() {
 	local i
-	cat >"$T/a.json" <<-'END'
+	recording a <<-'END'
 	{"t":1,"wall":1,"ev":"start","boot":"x","program":"a","command":"./a é","pid":7,"host":"h"}
+	{"t":1,"ev":"create_cq","cq":1}
+	{"t":1,"ev":"create_qp","qp":1,"qpn":17,"type":"RC","send_cq":1,"recv_cq":1}
 	{"t":2,"ev":"modify_qp","qp":1,"qpn":17,"from":"RTR","to":"RTS","retry_cnt":7,"err":0}
 	{"t":3,"ev":"warning","qp":1,"qpn":17,"id":"retry-forever","cause":"seven","next":"six"}
 	{"t":4,"ev":"post_send","qp":1,"qpn":17,"n":1,"op":"SEND","wr_id":"0x1"}
 	{"t":9,"ev":"stall","qp":1,"qpn":17,"oldest_send":1,"sends":1,"id":"still-retrying","cause":"wait"}
 	{"t":19,"ev":"stall","qp":1,"qpn":17,"oldest_send":1,"sends":1,"id":"still-retrying","cause":"wait"}
-	{"t":20,"ev":"completion","qp":1,"qpn":17,"of":1,"status":"RETRY_EXC_ERR"}
+	{"t":20,"ev":"completion","cq":1,"qp":1,"qpn":17,"of":1,"wr_id":"0x1","status":"RETRY_EXC_ERR"}
 	{"t":21,"ev":"explain","about":"completion","qp":1,"qpn":17,"status":"RETRY_EXC_ERR","call":"c","err":0,"id":"peer-in-error","cause":"gone","next":"look","seen":"one\ntwo"}
 	END
-	cat >"$T/b.json" <<-'END'
+	recording b <<-'END'
 	{"t":5,"wall":1,"ev":"start","boot":"x","program":"b","command":"./b","pid":8,"host":"h"}
 	{"t":6,"ev":"reg_dmabuf_mr","err":9,"errname":"EBADF","id":"dmabuf-probe","cause":"a probe"}
 	{"t":30,"ev":"dealloc_pd","err":16,"errname":"EBUSY"}
 	END
-	as_json "$T/a.json"
+	as_json "$T/a.qpt"
 	assertEquals 'failure peer-in-error 1 hint still-retrying 2 warning retry-forever 1 ' \
 		"$(told '.kind, .id, .times')"
 	assertEquals '1 2 3 ' "$(told .rank)"
 	assertEquals 'A17 A17 A17 ' "$(told '.side + (.qpn | tostring)')"
-	assertEquals 'what proves them' '[[8,4,7],[5,4],[3,2]]' \
+	assertEquals 'what proves them' '[[10,6,9],[7,6],[5,4]]' \
 		"$(jq -c '[.causes[].events | map(.line)]' "$T/json")"
 	assertEquals 'RETRY_EXC_ERR c look one two' \
 		"$(jq -r '.causes[0] | [.error, .call, .next, .seen[]] | join(" ")' "$T/json")"
 	# The other side failed for a reason of its own: then that is first.
-	as_json "$T/a.json" "$T/b.json"
+	as_json "$T/a.qpt" "$T/b.qpt"
 	assertEquals 'B failure EBUSY A hint still-retrying A warning retry-forever A aftermath peer-in-error ' \
 		"$(told '.side, .kind, .id')"
 	assertEquals '30 EBUSY null' "$(jq -r '.causes[0] | [.events[0].t + 1, .error, .qpn] | map(tostring) | join(" ")' "$T/json")"
 	assertEquals '7 b' "$(jq -r '"\(.sides[0].pid) \(.sides[1].program)"' "$T/json")"
 	# Names that are no UTF-8, and a recording cut at any byte.
-	cp "$T/b.json" "$T/$(printf 'b\377').json"
-	as_json "$T"/b?.json
-	for ((i = 20; i < $(wc -c <"$T/a.json"); i += 41)); do
-		head -c "$i" "$T/a.json" >"$T/cut.json"
-		[[ $(head -c "$i" "$T/a.json" | wc -l) == 0 ]] || as_json "$T/cut.json"
+	cp "$T/b.qpt" "$T/$(printf 'b\377').qpt"
+	as_json "$T"/b?.qpt
+	for ((i = 4400; i < 5200; i += 41)); do
+		head -c "$i" "$T/a.qpt" >"$T/cut.qpt"
+		as_json "$T/cut.qpt"
+		assertEquals true "$(jq .sides[0].cut "$T/json")"
 	done
-	labs/qptrace report --json --html "$T/x.html" "$T/a.json" 2>/dev/null
+	labs/qptrace report --json --html "$T/x.html" "$T/a.qpt" 2>/dev/null
 	assertEquals 'one way at a time' 2 $?
 }
 
 # What a recording costs is little, however long it is.
 test_long_recordings() {
 	local way rc
-	awk 'BEGIN { for (n = 1; n < 60000; n++) {
+	awk 'BEGIN {
+		print "{\"t\":1,\"wall\":1,\"pid\":235,\"ev\":\"create_cq\",\"cq\":1}"
+		print "{\"t\":1,\"ev\":\"create_qp\",\"qp\":1,\"qpn\":17,\"type\":\"RC\",\"send_cq\":1,\"recv_cq\":1}"
+		for (n = 1; n < 60000; n++) {
 		printf "{\"t\":%d,\"wall\":1,\"pid\":235,\"tid\":235,\"ev\":\"post_recv\",\"qp\":1,\"qpn\":17,\"len\":4096,\"sges\":1,\"wr_id\":\"0x1\",\"n\":%d}\n", 2 * n, n
 		printf "{\"t\":%d,\"wall\":1,\"pid\":235,\"tid\":235,\"ev\":\"completion\",\"qp\":1,\"qpn\":17,\"cq\":1,\"status\":\"SUCCESS\",\"op\":\"RECV\",\"len\":4096,\"wr_id\":\"0x1\",\"of\":%d}\n", 2 * n + 1, n
-	} }' >"$T/long.json"
+	} }' | recording long
 	for way in "" --all "--html $T/long.html"; do
 		rc=0
 		# shellcheck disable=SC2086 # words
-		(ulimit -v 100000 && labs/qptrace report $way "$T/long.json" 2>&1) >"$T/said" || rc=$?
+		(ulimit -v 100000 && labs/qptrace report $way "$T/long.qpt" 2>&1) >"$T/said" || rc=$?
 		assertEquals "report $way: $(tail -n 3 "$T/said")" 0 "$rc"
 	done
 	assert_in "$(<"$T/long.html")" '"left_out":118598'
@@ -134,11 +115,11 @@ test_page_is_safe() {
 	local hostile data
 	for hostile in '</script><script>document.title="owned"</script>' '<!--<script>'; do
 		jq -nc --arg c "$hostile" '{t: 1, wall: 1, pid: 1, tid: 1, ev: "start", program: $c, command: $c, boot: "x", ($c): $c},
-			{t: 2, ev: "modify_qp", err: 22, cause: $c, next: $c, seen: $c, call: $c}' >"$T/a.json"
-		labs/qptrace report --html "$T/safe.html" "$T/a.json" || fail "no page of $hostile"
+			{t: 2, ev: "modify_qp", err: 22, cause: $c, next: $c, seen: $c, call: $c}' | recording a
+		labs/qptrace report --html "$T/safe.html" "$T/a.qpt" || fail "no page of $hostile"
 		data=$(sed -n 's/^const data = \(.*\);$/\1/p' "$T/safe.html")
 		assert_not_in "$data" '<'
-		assertEquals 'the data is what was recorded' "$(jq -cS . "$T/a.json")" \
+		assertEquals 'the data is what was recorded' "$(labs/qptrace dump "$T/a.qpt" | jq -cS .)" \
 			"$(jq -cS '.events[].raw' <<<"$data")"
 	done
 }

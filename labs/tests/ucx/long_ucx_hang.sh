@@ -23,7 +23,7 @@ hang() {
 test_ud_over_ipv4_hangs() {
 	local d
 	counter() { sed -n "s/^$1:.* $2 \([0-9]*\).*/\1/p" "$T/hung.out"; }
-	hang hung --seconds 2 --trace "$T/hung.json" UCX_TLS=ud_verbs || return 0
+	hang hung --seconds 2 --trace "$T/hung.qpt" UCX_TLS=ud_verbs || return 0
 	assertEquals "$(out_of hung)" 1 "$(rc_of hung)"
 	assert_in "$(out_of hung)" '^server on rxe0: not done after 2 s'
 	assert_in "$(out_of hung)" '^client on rxe1: not done after 2 s'
@@ -32,8 +32,8 @@ test_ud_over_ipv4_hangs() {
 		assertEquals "$(counter $d rcvd_pkts)" "$(counter $d rdma_recvs)"
 	done
 	assertEquals 'what the program was given' 'RECV SUCCESS 105' \
-		"$(jq -r 'select(.ev == "completion" and .op == "RECV") |
-			"\(.op) \(.status) \(.len)"' "$T/hung.json" | sort -u)"
+		"$(labs/qptrace dump "$T/hung.qpt" | jq -r 'select(.ev == "completion" and .op == "RECV") |
+			"\(.op) \(.status) \(.len)"' | sort -u)"
 }
 
 # What must cure it, each alone: the other family, no check, one byte.
@@ -61,7 +61,7 @@ clients() {
 		held_or_ended() { [[ $(held) == "$HELD" ]] || ended "$server"; }
 		export UCX_TLS=rc_verbs UCX_NET_DEVICES=rxe0:1 port=2110
 		serve server env $SETTINGS labs/qptrace --quiet --control-only \
-			-o "$T/server.json" -- "$B/ucx_echo" server -q -p 2110 -t 20
+			-o "$T/server.qpt" -- "$B/ucx_echo" server -q -p 2110 -t 20
 		server=$pid
 		export UCX_NET_DEVICES=rxe1:1
 		for ((i = 1; i <= MOST; i++)); do
@@ -108,8 +108,8 @@ test_the_kernels_own_event() {
 		clients 6 6 UCX_IB_ASYNC_EVENTS=y || return 0
 		assert_nobody_aborts 6
 	fi
-	told=$(jq -s 'map(select(.type == "QP_LAST_WQE_REACHED")) | group_by(.qpn) |
-		map(length) | max // 0' "$T/server.json")
+	told=$(labs/qptrace dump "$T/server.qpt" | jq -s 'map(select(.type == "QP_LAST_WQE_REACHED")) | group_by(.qpn) |
+		map(length) | max // 0')
 	if rxe_does repeats-last-wqe; then told=$((told > 1)); else told=$((told == 0)); fi
 	assertEquals 'told never, or again and again' 1 "$told"
 }
