@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ static bool complained;
 
 /* 每个线程至少一块，哪怕超过 --last。*/
 #define MOST_THREADS 4096u
+#define MOST_NAMES   100
 
 /* 程序数着 fd 过日子（“第一个打开的应当是 3”）：躲到高处去。*/
 int file_move_up(int fd)
@@ -57,6 +59,11 @@ static int open_file(int flags)
 
 		close(fd);
 		return -err;
+	}
+	/* 映射着的是 file_ino：名字下面换了别的文件，就不再长了。*/
+	if (header && (st.st_dev != file_dev || st.st_ino != file_ino)) {
+		close(fd);
+		return -ESTALE;
 	}
 	file = file_move_up(fd);
 	file_dev = st.st_dev;
@@ -95,8 +102,13 @@ static void complain(const char *what, int err)
 static int make_room(off_t at, size_t size)
 {
 	static const char zeros[4096];
+	struct rlimit most;
 	ssize_t n;
 
+	/* 超过 ulimit -f 的写会引来 SIGXFSZ，那是要程序命的。*/
+	if (!getrlimit(RLIMIT_FSIZE, &most) &&
+	    (uint64_t)at + size > most.rlim_cur)
+		return -EFBIG;
 	if (!fallocate(file, 0, at, (off_t)size))
 		return 0;
 	if (errno != EOPNOTSUPP && errno != ENOSYS)
@@ -200,17 +212,21 @@ void file_close(void)
 }
 
 /*
- * 文件归先到的进程：`qptrace sh -c 'server & client'` 里有两个进程都用 verbs，
- * 后到的写 FILE.PID。空文件才算没有主人，用 flock 防止两个同时以为如此。
+ * 文件归先到的进程：`qptrace sh -c 'server & client'` 里有两个进程都用 verbs，后到的写
+ * FILE.PID；exec 之后号码不变，是 FILE.PID.2。空文件才算没有主人，用 flock 防止两个同时
+ * 以为如此。别人映射着的文件不能截短：那是它的 SIGBUS。
  */
 static int claim(bool child)
 {
-	size_t len = strlen(recorder.file);
+	const size_t len = strlen(recorder.file);
 	struct stat st;
 	int rc = 0;
 
 	memcpy(file_name, recorder.file, len + 1);
-	if (!child) {
+	for (int i = child; i < MOST_NAMES; i++) {
+		if (i)
+			snprintf(file_name + len, sizeof(file_name) - len,
+				 i > 1 ? ".%d.%d" : ".%d", (int)getpid(), i);
 		rc = open_file(O_CREAT);
 		if (rc)
 			return rc;
@@ -218,10 +234,9 @@ static int claim(bool child)
 		    st.st_size == 0)
 			return 0;
 		close(file);
+		file = -1;
 	}
-	snprintf(file_name + len, sizeof(file_name) - len, ".%d",
-		 (int)getpid());
-	return open_file(O_CREAT | O_TRUNC);
+	return -EEXIST;
 }
 
 int file_claim(bool child)
@@ -229,8 +244,13 @@ int file_claim(bool child)
 	int rc = claim(child);
 
 	complained = false;
-	if (!rc)
+	if (!rc) {
 		rc = map_file();
+		if (rc && file >= 0)
+			ftruncate(file, 0);
+		if (rc)
+			file_close();
+	}
 	if (rc)
 		complain("not recording, cannot open", -rc);
 	return rc;

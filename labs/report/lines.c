@@ -293,8 +293,7 @@ json_t *event_line(const struct report *r, const struct event *event)
 
 	set_number(line, "t", (uint64_t)t);
 	set_number(line, "wall",
-		   (uint64_t)((t + recording_wall(rec, item.stamp)) /
-			      1000));
+		   (uint64_t)((t + recording_wall(rec, item.stamp)) / 1000));
 	set_number(line, "pid", (uint64_t)rec->header.pid);
 	set_number(line, "tid", (uint64_t)event->place.tid);
 	if (item.members)

@@ -37,19 +37,19 @@ struct event {
 	int64_t t;		      /* ns since the first event of all */
 	const char *ev, *op, *status; /* its members; "": not said */
 	struct place place;	      /* where it stands in the file */
-	uint32_t line;		 /* which one it is, counted from 1 */
-	uint32_t qp;		 /* id within its process, 0: none */
-	uint32_t n, of;		 /* its members; 0: not said */
-	uint32_t remote_qpn;	 /* the same */
-	uint32_t cause;		 /* a completion: index of its post, or NOWHERE */
-	uint32_t arrival;	 /* a send: index of the peer's completion */
-	uint32_t complete;	 /* a post: index of its completion */
-	uint32_t owner;		 /* a record: id of the QP, SRQ or CQ called */
-	uint32_t qpn, cq;	 /* of its QP; a completion: of which CQ */
-	uint8_t side, class;	 /* enum event_class */
-	uint8_t owner_kind;	 /* enum object_kind */
-	uint8_t refused : 1;	 /* a post that the driver did not take */
-	uint8_t kept : 1;	 /* is part of the report, not left out */
+	uint32_t line;		      /* which one it is, counted from 1 */
+	uint32_t qp;		      /* id within its process, 0: none */
+	uint32_t n, of;		      /* its members; 0: not said */
+	uint32_t remote_qpn;	      /* the same */
+	uint32_t cause;	     /* a completion: index of its post, or NOWHERE */
+	uint32_t arrival;    /* a send: index of the peer's completion */
+	uint32_t complete;   /* a post: index of its completion */
+	uint32_t owner;	     /* a record: id of the QP, SRQ or CQ called */
+	uint32_t qpn, cq;    /* of its QP; a completion: of which CQ */
+	uint8_t side, class; /* enum event_class */
+	uint8_t owner_kind;  /* enum object_kind */
+	uint8_t refused : 1; /* a post that the driver did not take */
+	uint8_t kept : 1;    /* is part of the report, not left out */
 };
 
 struct qp {

@@ -101,7 +101,8 @@ static int check_header(struct recording *rec, const char *path)
 	    h->block_head < sizeof(struct block) ||
 	    h->block_size <= h->block_head || h->block_size > 1 << 30 ||
 	    (h->header_size | h->block_size | h->block_head | h->event_head |
-	     h->record_size) % 8 ||
+	     h->record_size) %
+		    8 ||
 	    h->event_head < sizeof(struct event_head) ||
 	    h->record_size < sizeof(struct record))
 		return refuse(path, "the sizes in its header cannot be");
@@ -113,8 +114,7 @@ static int check_header(struct recording *rec, const char *path)
 static int add_place(struct recording *rec, const char *at, struct place place)
 {
 	size_t offset = (size_t)(at - rec->bytes) / 8;
-	struct place *more =
-		array_room(rec->places, rec->count, sizeof(*more));
+	struct place *more = array_room(rec->places, rec->count, sizeof(*more));
 
 	if (!more || offset >> 31)
 		return fail(-1, "record less: --control-only, --last",
@@ -167,8 +167,7 @@ struct recorded recording_at(const struct recording *rec, struct place place)
 static uint64_t effect_of(const struct recording *rec, const char *at)
 {
 	const struct place place = {
-		.at = (size_t)(at - rec->bytes) / 8 & INT32_MAX,
-		.is_event = 1
+		.at = (size_t)(at - rec->bytes) / 8 & INT32_MAX, .is_event = 1
 	};
 	const struct recorded item = recording_at(rec, place);
 	struct event_head head;

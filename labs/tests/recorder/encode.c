@@ -67,7 +67,7 @@ static void start_block(enum block_kind kind, int tid)
 
 static void put_member(struct line *out, const char *key, const json_t *value)
 {
-	static const char *const keys[] = { "device", "pd", "mr", "channel",
+	static const char *const keys[] = { "device", "pd",  "mr", "channel",
 					    "cq",     "srq", "qp", "ah" };
 	struct member_object object = { .context = 1 };
 	enum object_kind kind = INDEX(keys, key);
@@ -109,9 +109,8 @@ static void put_event(json_t *line)
 
 	head.wall = (int64_t)(number(line, "wall") * 1000 - t);
 	line_start(&out, text(line, "ev"));
-	json_object_foreach(line, key, value)
-		if (!INDEX(own, key))
-			put_member(&out, key, value);
+	json_object_foreach(line, key, value) if (!INDEX(own, key))
+		put_member(&out, key, value);
 	head.size = (uint32_t)(sizeof(head) + out.used + 7) & ~7u;
 	if (block.head.kind != BLOCK_CONTROL ||
 	    block.head.used + head.size > BLOCK_SIZE - sizeof(block.head))
@@ -127,8 +126,12 @@ static void put_event(json_t *line)
 static uint8_t opcode(const struct record *record, const char *op)
 {
 	static const char *const sends[] = {
-		"RDMA_WRITE", "RDMA_WRITE_WITH_IMM",  "SEND",
-		"SEND_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP",
+		"RDMA_WRITE",
+		"RDMA_WRITE_WITH_IMM",
+		"SEND",
+		"SEND_WITH_IMM",
+		"RDMA_READ",
+		"ATOMIC_CMP_AND_SWP",
 		"ATOMIC_FETCH_AND_ADD",
 	};
 	static const char *const completed[] = { "SEND", "RDMA_WRITE",
