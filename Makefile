@@ -64,10 +64,11 @@ UCX       = $(call library,ucx,-lucp -lucs)
 CRYPTO    = $(call library,libcrypto,-lcrypto)
 ISAL      = $(call library,libisal,-lisal)
 UUID      = $(call library,uuid,-luuid)
+PROTOBUF  = $(call library,libprotobuf-c,-lprotobuf-c)
 MSGPACK   = $(call library,msgpack-c,$(call library,msgpack,-lmsgpackc))
 LDLIBS    = $(VERBS) $(JANSSON)
 PKG_FLAGS = $(eval PKG_FLAGS := $$(shell \
-            for m in libibverbs jansson ucx libcrypto libisal uuid msgpack-c msgpack; do \
+            for m in libibverbs jansson ucx libcrypto libisal uuid msgpack-c msgpack libprotobuf-c; do \
             $(PKG_CONFIG) --cflags $$$$m; done 2>/dev/null))$(PKG_FLAGS)
 
 ifndef V
@@ -97,6 +98,8 @@ sources_test_connection := client/test_connection.c
 sources_qp_explain := labs/tools/qp_explain.c
 sources_rxe_facts := labs/tools/rxe_facts.c
 sources_qptrace-report := $(wildcard labs/report/*.c) labs/recorder/objects.c
+objects_qptrace-report := $(BUILD)/labs/report/perfetto.pb-c.o
+libs_qptrace-report = $(PROTOBUF)
 sources_faults := $(wildcard labs/faults/*.c)
 sources_sabotage := $(addprefix labs/faults/saboteur/,sabotage.c rule.c)
 sources_innocent := labs/faults/bench/innocent.c
@@ -139,7 +142,7 @@ test_connection: $(BUILD)/test_connection $(addprefix $(BUILD)/,$(PLUGINS))
 
 define program
 $(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(sources_$(1))) \
-		$(BUILD)/librdma_common.a
+		$(objects_$(1)) $(BUILD)/librdma_common.a
 	$$(may_write)
 	$$(call say,LD)
 	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) \
@@ -159,6 +162,17 @@ define compile
 endef
 $(BUILD)/%.o: %.c
 	$(compile)
+
+# What protobuf-c makes of a .proto is not ours to be warned of.
+$(BUILD)/%.pb-c.c: %.proto
+	$(may_write)
+	$(Q)protoc-c --c_out=$(@D) --proto_path=$(<D) $(<F) $(or_say)
+$(BUILD)/labs/report/perfetto.o: $(BUILD)/labs/report/perfetto.pb-c.c
+$(BUILD)/labs/report/perfetto.o: CPPFLAGS += -I$(BUILD)/labs/report
+$(BUILD)/labs/report/perfetto.pb-c.o: $(BUILD)/labs/report/perfetto.pb-c.c
+	$(may_write)
+	$(call say,CC)
+	$(Q)$(COMPILE) -w -c -o $@ $< $(or_say)
 
 # Objects of shared libraries, which show nothing but what they say.
 $(BUILD)/pic/%.o: PIC = -fPIC -fvisibility=hidden

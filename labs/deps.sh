@@ -48,6 +48,8 @@ needs() {
 	build    module:libcrypto        libssl-dev                       openssl-devel                  openssl           SHA-1 for UCX-Py's tags, SHA-256 for the engine's token
 	build    module:libisal          libisal-dev                      isa-l-devel                    isa-l             CRC-32C, for the needle store
 	build    module:msgpack-c|msgpack  libmsgpack-c-dev|libmsgpack-dev  msgpack-c-devel|msgpack-devel  msgpack-c       MessagePack, for the engine's messages
+	build    module:libprotobuf-c    libprotobuf-c-dev                protobuf-c-devel               protobuf-c        the report's traces for Perfetto
+	build    program:protoc-c        protobuf-c-compiler              protobuf-c-compiler            protobuf-c        makes their code
 	build    module:uuid             uuid-dev                         libuuid-devel                  util-linux-libs   UUIDs, for the engine's sessions
 	lab      program:$qemu           $qemu_deb                        $qemu_rpm                      $qemu_rpm         runs the VM
 	lab      static:busybox          busybox-static                   busybox                        busybox           the VM's first steps
@@ -78,6 +80,7 @@ needs() {
 	dev      program:nft             nftables                         nftables                       nftables          a firewall for the doctor to find
 	test     program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
 	dev      program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
+	test     program:protoc          protobuf-compiler                protobuf-compiler              protobuf          reads those traces
 	dev      program:chromium        chromium                         chromium                       chromium          opens the recorder's report
 	dev      path:/usr/lib*/python3*/*-packages/pyverbs  python3-pyverbs   python3-pyverbs                -                 verbs in Python, for the saboteur to spoil
 	bench    program:iperf3          iperf3                           iperf3                         iperf3            TCP throughput, for the NCCL net plugin

@@ -32,6 +32,21 @@ static json_t *any_text(const char *text)
 	return json;
 }
 
+static json_int_t count_posts(const struct report *r, int side, bool arrived)
+{
+	json_int_t n = 0;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+
+		n += e->side == side && !e->refused &&
+		     (e->class == CLASS_POST_SEND ||
+		      e->class == CLASS_POST_RECV) &&
+		     (!arrived || e->arrival != NOWHERE);
+	}
+	return n;
+}
+
 static json_t *sides_of(const struct report *r)
 {
 	json_t *list = json_array();
@@ -42,7 +57,8 @@ static json_t *sides_of(const struct report *r)
 
 		json_array_append_new(
 			list,
-			json_pack("{s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:b}",
+			json_pack("{s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:b, "
+				  "s:I, s:I}",
 				  "side", side_name(s), "path",
 				  any_text(side->path), "program",
 				  text_in(start, "program"), "command",
@@ -50,7 +66,9 @@ static json_t *sides_of(const struct report *r)
 				  text_in(start, "host"), "pid",
 				  (json_int_t)number_in(start, "pid"), "events",
 				  (json_int_t)side->events, "cut",
-				  side->lost > 0));
+				  side->lost > 0, "posts",
+				  count_posts(r, s, false), "arrived",
+				  count_posts(r, s, true)));
 	}
 	return list;
 }

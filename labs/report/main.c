@@ -13,10 +13,12 @@
 
 static int usage(FILE *to)
 {
-	fprintf(to, "usage: qptrace report [--html FILE | --json] [--all] "
-		    "A.qpt [B.qpt]\n"
+	fprintf(to, "usage: qptrace report [--html FILE | --perfetto FILE | "
+		    "--json] "
+		    "[--all] A.qpt [B.qpt]\n"
 		    "\n"
 		    "  --html FILE  write a page instead of the text\n"
+		    "  --perfetto FILE  write a trace for ui.perfetto.dev\n"
 		    "  --json       write the causes for a script: one object\n"
 		    "  --all        leave out nothing of long recordings\n");
 	return to == stdout ? 0 : 2;
@@ -26,6 +28,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "html", required_argument, NULL, 'w' },
+		{ "perfetto", required_argument, NULL, 'p' },
 		{ "template", required_argument, NULL, 't' },
 		{ "lang", required_argument, NULL, 'l' },
 		{ "json", no_argument, NULL, 'j' },
@@ -34,7 +37,8 @@ int main(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	const char *html = NULL, *lang = NULL, *template_path = "report.html";
+	const char *html = NULL, *perfetto = NULL, *lang = NULL,
+		   *template_path = "report.html";
 	static struct report r;
 	bool all = false, json = false, dump = false;
 	int option;
@@ -43,6 +47,9 @@ int main(int argc, char **argv)
 		switch (option) {
 		case 'w':
 			html = optarg;
+			break;
+		case 'p':
+			perfetto = optarg;
 			break;
 		case 't':
 			template_path = optarg;
@@ -75,8 +82,10 @@ int main(int argc, char **argv)
 		return report_dump(&r) ? 1 : 0;
 	r.chinese = explain_speaks_chinese(lang);
 	report_build(&r, all);
-	if (json && html)
+	if (json + (html != NULL) + (perfetto != NULL) > 1)
 		return usage(stderr);
+	if (perfetto)
+		return report_as_perfetto(&r, perfetto) ? 1 : 0;
 	if (html)
 		return report_as_html(&r, template_path, html) ? 1 : 0;
 	if (!json)

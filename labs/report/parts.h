@@ -250,7 +250,9 @@ struct cause *report_causes(const struct report *r, size_t *count);
  *
  *	schema	  1
  *	sides	  [{side: "A", path, program, command, host, pid, events,
- *		    cut: parts of it are missing}]
+ *		    cut: parts of it are missing,
+ *		    posts: work requests it posted, arrived: sends of them
+ *		    whose receive is in the other recording}]
  *	causes	  [{rank: 1 ..., id, kind: "failure", "stall", "hint",
  *		    "warning" or "aftermath", side: "A", qpn, call, error: "EINVAL" or
  *		    "REM_ACCESS_ERR", cause, next, seen: [], times,
@@ -283,5 +285,8 @@ json_t *event_describe(const struct report *r, const struct event *event,
 void report_as_text(const struct report *r, bool all);
 int report_as_html(const struct report *r, const char *template_path,
 		   const char *path);
+
+/* ---- perfetto.c: a trace of all work requests for ui.perfetto.dev ---- */
+int report_as_perfetto(const struct report *r, const char *path);
 
 #endif

@@ -12,9 +12,9 @@
 
 # What overflows is trapped.
 oneTimeSetUp() {
-	must_build "$B/librdma_common.a"
+	must_build "$B/librdma_common.a" "$B/qptrace-report"
 	helper "$B/trapped/qptrace-report" -O2 "${trapped[@]}" \
-		"$SOURCES"/labs/report/*.c "$SOURCES/labs/recorder/objects.c" "$B/librdma_common.a" -libverbs -ljansson
+		-I"$B/labs/report" "$SOURCES"/labs/report/*.c "$B/labs/report/perfetto.pb-c.c" "$SOURCES/labs/recorder/objects.c" "$B/librdma_common.a" -libverbs -ljansson -lprotobuf-c
 	built_in
 	QPTRACE_BUILD+=/trapped
 }
