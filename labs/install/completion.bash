@@ -31,10 +31,11 @@ _qptrace_command() {
 _qptrace_report() {
 	case ${COMP_WORDS[COMP_CWORD - 1]} in
 	--html) _qptrace_files '*.html' && return ;;
+	--perfetto) _qptrace_files && return ;;
 	--lang) _qptrace_offer en zh && return ;;
 	esac
 	if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
-		_qptrace_offer --html --json --lang --all --help
+		_qptrace_offer --html --perfetto --json --lang --all --help
 	else
 		_qptrace_files '*.qpt*'
 	fi
@@ -44,20 +45,20 @@ _qptrace() {
 	local i
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		-o | --stall | --lang) ((++i)) ;;
+		-o | --last | --stall | --lang) ((++i)) ;;
 		--) _qptrace_command $((i + 1)) && return ;;
 		-*) ;;
-		report) _qptrace_report && return ;;
+		report | dump) _qptrace_report && return ;;
 		*) _qptrace_command "$i" && return ;;
 		esac
 	done
 	case ${COMP_WORDS[COMP_CWORD - 1]} in
 	-o) _qptrace_files '*.qpt*' && return ;;
-	--stall) return ;;
+	--stall | --last) return ;;
 	--lang) _qptrace_offer en zh && return ;;
 	esac
 	if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
-		_qptrace_offer -o --control-only --stall --quiet --lang --help --version
+		_qptrace_offer -o --last --control-only --stall --quiet --lang --help --version
 	else
 		_qptrace_command "$COMP_CWORD"
 		[[ report != "${COMP_WORDS[COMP_CWORD]}"* ]] || COMPREPLY+=(report)

@@ -29,6 +29,8 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "html", required_argument, NULL, 'w' },
 		{ "perfetto", required_argument, NULL, 'p' },
+		{ "annotate", required_argument, NULL, 'c' },
+		{ "to", required_argument, NULL, 'o' },
 		{ "template", required_argument, NULL, 't' },
 		{ "lang", required_argument, NULL, 'l' },
 		{ "json", no_argument, NULL, 'j' },
@@ -37,8 +39,8 @@ int main(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	const char *html = NULL, *perfetto = NULL, *lang = NULL,
-		   *template_path = "report.html";
+	const char *html = NULL, *perfetto = NULL, *pcap = NULL, *to = NULL,
+		   *lang = NULL, *template_path = "report.html";
 	static struct report r;
 	bool all = false, json = false, dump = false;
 	int option;
@@ -50,6 +52,12 @@ int main(int argc, char **argv)
 			break;
 		case 'p':
 			perfetto = optarg;
+			break;
+		case 'c':
+			pcap = optarg;
+			break;
+		case 'o':
+			to = optarg;
 			break;
 		case 't':
 			template_path = optarg;
@@ -84,6 +92,8 @@ int main(int argc, char **argv)
 	report_build(&r, all);
 	if (json + (html != NULL) + (perfetto != NULL) > 1)
 		return usage(stderr);
+	if (pcap && to)
+		return report_annotate(&r, pcap, to) ? 1 : 0;
 	if (perfetto)
 		return report_as_perfetto(&r, perfetto) ? 1 : 0;
 	if (html)

@@ -286,6 +286,9 @@ void report_as_text(const struct report *r, bool all);
 int report_as_html(const struct report *r, const char *template_path,
 		   const char *path);
 
+/* ---- pcap.c: the capture @from as @to, a pcapng with the calls of each packet ---- */
+int report_annotate(const struct report *r, const char *from, const char *to);
+
 /* ---- perfetto.c: a trace of all work requests for ui.perfetto.dev ---- */
 int report_as_perfetto(const struct report *r, const char *path);
 

@@ -91,6 +91,32 @@ test_causes_for_a_script() {
 	assertEquals 'one way at a time' 2 $?
 }
 
+# A trace for Perfetto, read by protobuf's own decoder: a slice for each work request, an
+# arrow for each send that arrived, on one track at a time no two at once.
+test_perfetto() {
+	local side wanted arrows
+	command -v protoc >/dev/null || { skip 'no protoc (package protobuf-compiler)'; return 0; }
+	for side in a b; do
+		zcat "labs/pictures/trace-hello.$side.qpt.gz" >"$T/$side.qpt"
+	done
+	as_json "$T/a.qpt" "$T/b.qpt"
+	wanted=$(jq '[.sides[].posts] | add' "$T/json") arrows=$(jq '[.sides[].arrived] | add' "$T/json")
+	assertEquals '4 2' "$wanted $arrows"
+	labs/qptrace report --perfetto "$T/trace" "$T/a.qpt" "$T/b.qpt"
+	protoc --decode=perfetto.Trace --proto_path=labs/report perfetto.proto <"$T/trace" >"$T/text" 2>&1
+	assertEquals "$(head -n 3 "$T/text")" 0 $?
+	assertEquals 'slices begin, and end' "$wanted $wanted" \
+		"$(grep -c 'type: SLICE_BEGIN' "$T/text") $(grep -c 'type: SLICE_END' "$T/text")"
+	assertEquals 'arrows, each from and to' "$arrows 2" \
+		"$(awk '/flow_ids/ { n[$2]++ } END { for (i in n) print n[i] }' "$T/text" | uniq -c | xargs)"
+	assertEquals 'a track is in one slice at a time' '' "$(awk '/type:/ { type = $2 }
+		/track_uuid:/ && type == "SLICE_BEGIN" && open[$2]++ { print }
+		/track_uuid:/ && type == "SLICE_END" { open[$2]-- }' "$T/text")"
+	labs/qptrace report --perfetto "$T/none/trace" "$T/a.qpt" 2>"$T/err"
+	assertEquals 1 $?
+	assert_in "$(<"$T/err")" 'cannot write .*none/trace: No such file'
+}
+
 # What a recording costs is little, however long it is.
 test_long_recordings() {
 	local way rc
