@@ -52,6 +52,17 @@ test_one_frame_byte_by_byte() {
 		on { n++; at = $1 } END { print at + 4 }' "$W/hello")"
 }
 
+# Each packet of both sides has its post and its completion beside it.
+test_annotate() {
+	lab capture -w "$T/wire.pcapng" --annotate bash -c '
+		"$B/rdma_server" -q rxe0 & "$B/rdma_client" -q 10.99.0.1 rxe1; wait $!' >"$T/out" 2>&1
+	assertEquals "$(<"$T/out")" 0 $?
+	tshark -r "$T/wire.pcapng" -Y infiniband.bth -T fields -e frame.comment >"$T/comments" 2>/dev/null
+	assertEquals 4 "$(grep -cE '^(answers )?[AB] post_send QP [0-9]+ wr_id .*SUCCESS SEND' "$T/comments")"
+	assertEquals 'answers' 2 "$(grep -c '^answers ' "$T/comments")"
+	assertEquals 'and what arrived' 2 "$(grep -c 'completion QP .* SUCCESS RECV' "$T/comments")"
+}
+
 test_refusals_have_names() {
 	local rc=0
 	lab capture "$B/faults" rnr rkey-wrong >"$T/out" 2>&1 || rc=$?
