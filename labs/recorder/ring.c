@@ -13,7 +13,6 @@
 
 #include "file.h"
 #include "recorder.h"
-#include "writer.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -42,6 +41,7 @@ static struct {
 
 __thread struct ring *ring_of_thread;
 struct ring *_Atomic all_rings;
+struct ring_hooks ring_hooks;
 
 static pthread_key_t ring_key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -161,14 +161,14 @@ bool ring_next_block(struct ring *ring)
 		}
 		pthread_mutex_unlock(&pool.lock);
 		if (!block)
-			writer_book();
+			ring_hooks.book();
 	}
 	if (block) {
 		if (!ring->booking)
 			ring->booking = block;
 		ring->block = block;
 		ring->used = 0;
-		writer_wake();
+		ring_hooks.wake();
 	}
 	errno = saved_errno;
 	return block;

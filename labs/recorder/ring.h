@@ -52,6 +52,12 @@ extern __thread struct ring *ring_of_thread
 /* All rings of the process; new ones are put in front. */
 extern struct ring *_Atomic all_rings;
 
+/* Who books, and the one who prepares blocks: the writer says, before it opens a file. */
+extern struct ring_hooks {
+	void (*book)(void);
+	void (*wake)(void);
+} ring_hooks;
+
 /* The calling thread gets a ring. NULL: no memory; it is then not recorded. */
 struct ring *ring_new(void);
 

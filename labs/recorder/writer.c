@@ -313,6 +313,7 @@ void writer_start_thread(void *(*body)(void *))
 
 int writer_open(bool child)
 {
+	ring_hooks = (struct ring_hooks){ writer_book, writer_wake };
 	writer.pid = getpid();
 	has_thread = false;
 	return file_claim(child);
