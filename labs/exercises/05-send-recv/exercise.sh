@@ -161,7 +161,7 @@ test_late() {
 
 test_liars() {
 	worth 10 'status, opcode and wr_id are all looked at' 'status、opcode、wr_id 都要看'
-	see 5 'Fifteen classic faults'
+	see 5 'The code'
 	scene liars || return
 	local lie
 	local -A says=([status]="RETRY_EXC|retry counter exceeded" [opcode]=completion [wr_id]=completion [broken]='ibv_poll_cq|CQ')
@@ -175,7 +175,7 @@ test_liars() {
 
 test_bad_status() {
 	worth 5 'a bad completion is explained once, with its status' '失败的 completion：解释一次，说出 status'
-	see 5 'Fifteen classic faults'
+	see 5 'The code'
 	scene lesson || return
 	because 'the first bad completion is the cause; what follows are flushes' '第一个失败的 completion 才是原因；后面的只是 flush'
 	ended_with 1 none lkey && ended_with 0 good || return
