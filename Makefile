@@ -6,6 +6,7 @@
 #   test_connection  only build/test_connection and the NCCL net plugins
 #   clean      remove build/
 #   demo       a server and a client over a real Soft-RoCE device, side by side
+#   demo-two   the same on two hosts, two lab VMs on a wire
 #   test       does the course work on this machine? 5 minutes; the last line counts
 #   lint       the style of the sources and the pages, a minute
 #   test-long  lists of what can go wrong, sanitizers, valgrind, fuzzers, graders: 35 minutes
@@ -289,12 +290,12 @@ deps:
 	@$(call deps,build lab test)
 
 # Only what it runs: the VM starts while the compiler works.
-.PHONY: demo
-demo:
+.PHONY: demo demo-two
+demo demo-two:
 	@$(call deps,build lab)
 	$(MAKE) $(jobs) $(addprefix $(BUILD)/,rdma_server rdma_client \
-		00-first-message) lab-up
-	labs/demo
+		00-first-message) $(if $(filter demo,$@),lab-up)
+	labs/demo $(if $(filter %two,$@),--two)
 
 .PHONY: test
 test: deps

@@ -66,6 +66,7 @@ needs() {
 	lab      program:pgrep           procps                           procps-ng                      procps-ng         ps, pgrep and pkill
 	lab      program:ping            iputils-ping                     iputils                        iputils           asks whether an address is there
 	lab      program:tcpdump         tcpdump                          tcpdump                        tcpdump           keeps the packets
+	lab      program:nft             nftables                         nftables                       nftables          a firewall, to have one in the way
 	wire     program:tshark          tshark                           wireshark-cli                  wireshark-cli     reads the packets
 	test     program:shunit2         shunit2                          shunit2                        shunit2           the tests' frame
 	test     program:tshark          tshark                           wireshark-cli                  wireshark-cli     reads the packets
@@ -77,7 +78,6 @@ needs() {
 	dev      program:clang-format    clang-format                     clang-tools-extra              clang             checks the layout
 	dev      fuzzer:clang            libclang-rt-dev                  compiler-rt                    compiler-rt       sanitizers and libFuzzer for clang
 	dev      program:valgrind        valgrind                         valgrind                       valgrind          memory errors
-	dev      program:nft             nftables                         nftables                       nftables          a firewall for the doctor to find
 	test     program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
 	dev      program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
 	test     program:protoc          protobuf-compiler                protobuf-compiler              protobuf          reads those traces

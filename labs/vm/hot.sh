@@ -13,7 +13,7 @@
 hot_programs=(bash sh cat ls cp mv rm mkdir rmdir touch chmod ln head tail tee tr wc sort uniq
 	cut seq date sleep echo printf true false test '[' expr env id uname hostname tty stty
 	nproc timeout mktemp mkfifo dirname basename readlink realpath sha256sum cmp diff od dd
-	kill stat pwd whoami yes paste nohup tac grep sed awk find xargs ip rdma tc ss ps pgrep
+	kill stat pwd whoami yes paste nohup tac grep sed awk find xargs ip rdma tc nft ss ps pgrep
 	pkill setpriv taskset setsid unshare busybox ibv_devices ibv_devinfo ibv_{rc,uc,ud,srq}_pingpong
 	ib_{send,write,read,atomic}_{lat,bw} rping rstream ucmatose udaddy rdma_{,x}{server,client})
 # Of the course's own programs, which are in the tree.

@@ -9,7 +9,7 @@
 kernel=''
 
 # In the order in which the guest loads them, dependencies come by themselves.
-guest_modules=(virtio_pci virtio_console 9pnet_virtio 9p overlay crc32_generic
+guest_modules=(virtio_pci virtio_net virtio_console 9pnet_virtio 9p overlay crc32_generic
 	"${arch_modules[@]}" rdma_rxe ib_uverbs rdma_ucm ib_umad veth dummy 8021q af_packet sch_netem
 	sch_prio sch_tbf sch_htb cls_u32 nf_tables nft_counter nft_limit)
 

@@ -12,6 +12,8 @@
 #	ctl.sock	the agent's control port (ctl.c speaks there)
 #	s0 ... s15	its session ports, sN.lock is held by the attach that uses sN
 #	lock		held while the VM is started or ended
+#	wire		of two hosts: where the frames for this one arrive
+# Of two hosts, each has RUNDIR.A and RUNDIR.B.
 
 : "${root:?}" "${cache:?}" "${tools:?}" "${kernel=}"
 base='' run='' pid='' append='' state=''
@@ -31,7 +33,7 @@ find_rundir() {
 	mkdir -m 700 "$base" 2>/dev/null || true
 	[[ -d $base && -O $base && ! -L $base ]] || die 1 "$base is not ours" "remove it, or set XDG_RUNTIME_DIR"
 	hash=$(sha256sum <<<"$root$mark")
-	run=$base/${hash:0:8}
+	run=$base/${hash:0:8}${host:+.$host}
 }
 
 # memory_limit [CGROUPS [SYSFS]]: MiB that we may use: the machine's, or less where a
@@ -65,6 +67,7 @@ choose_size() {
 	((limit >= 7300)) || memory=1024
 	((limit >= 1536)) || memory=768
 	cpus=2
+	[[ $1 != host ]] || size_of_two "$limit"
 	if [[ $1 == counted ]]; then
 		cpus=1
 		((memory < 1024)) || memory=1024
@@ -72,6 +75,14 @@ choose_size() {
 	memory=${LAB_MEMORY:-$memory}
 	[[ $memory =~ ^[1-9][0-9]{2,6}$ && $memory -ge 512 ]] ||
 		die 2 "LAB_MEMORY is \"$memory\"" "LAB_MEMORY=1024, in MiB, at least 512"
+}
+
+# size_of_two LIMIT: what each of two VMs gets, of all the memory
+size_of_two() {
+	for memory in ${LAB_MEMORY:-1024 768 512}; do
+		((2 * memory + 256 > $1)) || return 0
+	done
+	die 77 "two VMs of $memory MiB do not fit: there are $1 MiB" "one VM: labs/lab up; or a machine, or a container, with more memory"
 }
 
 # state_key ROLE: names the saved state; all that shapes it is in the hash
@@ -97,6 +108,18 @@ find_system_folders() {
 	[[ ! -d $fs/opt ]] || system_folders=(usr etc opt)
 }
 
+# wire_of RUNDIR: what one host's QEMU sends goes to the socket of the other. While there
+# is none, it is lost, as with a cable. No third can be on that wire.
+wire_of() {
+	local peer=${run%.?}.B
+	[[ $host == A ]] || peer=${run%.?}.A
+	if [[ $1 == "$run" ]]; then
+		echo "dgram,id=wire,local.type=unix,local.path=$run/wire,remote.type=unix,remote.path=$peer/wire"
+	else
+		echo "hubport,id=wire,hubid=0" # to be saved
+	fi
+}
+
 # qemu_args RUNDIR TREE ROLE: sets $qemu and $append. The same devices when the VM is
 # saved and when it is restored.
 qemu_args() {
@@ -110,6 +133,8 @@ qemu_args() {
 	# One that was stopped to be saved goes on when it is restored.
 	qemu+=(-global migration.store-global-state=off)
 	append="console=$console $boot_args"
+	# The card has one address in the saved state, and another as host A or B.
+	[[ $3 != host ]] || qemu+=(-netdev "$(wire_of "$1")" -device "virtio-net-pci,netdev=wire,romfile=") append+=" lab_role=host"
 	[[ $accel == kvm ]] || append+=" $tcg_boot_args $emulated_boot_args"
 	# shellcheck disable=SC2054 # commas within words
 	qemu+=(-cpu "$cpu" -m "$memory" -smp "$cpus"
@@ -203,7 +228,7 @@ prepare_start() {
 	if [[ $1 == counted ]]; then accel=tcg; else choose_accel; fi
 	choose_size "$1"
 	find_system_folders
-	[[ $1 == counted ]] || set -- normal "$2"
+	[[ $1 == counted || $1 == host ]] || set -- normal "$2"
 	kept=$cache/state-$1-${kernel##*/kernel-}
 	state=$kept-$(state_key "$1")
 	if [[ $accel == kvm ]]; then
@@ -306,17 +331,17 @@ end_vm() {
 	{ grep -ls "[p]ath=$run/ctl.sock," /proc/[0-9]*/cmdline || true; } | while IFS=/ read -r _ _ orphan _; do
 		kill -KILL "$orphan" 2>/dev/null || true
 	done
-	rm -f "$run"/{pid,console,ctl.sock,initrd} "$run"/s[0-9]*
+	rm -f "$run"/{pid,console,ctl.sock,initrd,wire} "$run"/s[0-9]*
 }
 
 # vm_up: see to it that the warm VM runs; says on stderr what it did
 vm_up() {
-	local begin=${EPOCHREALTIME/[.,]/} took why=started
+	local begin=${EPOCHREALTIME/[.,]/} took why=started name=VM${host:+ $host}
 	lock_run
 	if vm_ready "$run"; then
 		if ! vm_outdated || [[ $(vm_sessions) != 0 ]]; then
 			unlock_run
-			note "VM is running already"
+			note "$name is running already"
 			return 0
 		fi
 		why="restarted, the host's programs or the lab changed,"
@@ -324,11 +349,11 @@ vm_up() {
 	fi
 	end_vm
 	undo+=("end_vm")
-	prepare_start warm "$run"
+	prepare_start "${host:+host}" "$run"
 	"$tools/ctl" alone "${qemu[@]}" -daemonize -pidfile "$run/pid" ||
 		die 1 "QEMU did not start" "its reason is above"
 	read -r pid <"$run/pid"
-	if ! set_up "$run" "$pid" warm; then
+	if ! set_up "$run" "$pid" warm || { [[ $host ]] && ! in_host be "$host"; }; then
 		last_words "$run"
 		again_without_state
 		die 1 "the VM came up but was not usable" "labs/lab doctor; console: $run/console"
@@ -338,8 +363,21 @@ vm_up() {
 	undo=()
 	unlock_run
 	took=$(((${EPOCHREALTIME/[.,]/} - begin) / 10000))
-	printf 'lab: VM %s in %d.%02d s (%s, %s MiB, kernel %s)\n' "$why" $((took / 100)) $((took % 100)) \
+	printf 'lab: %s %s in %d.%02d s (%s, %s MiB, kernel %s)\n' "$name" "$why" $((took / 100)) $((took % 100)) \
 		"$accel" "$memory" "$(<"$kernel/version")" >&2
+}
+
+# in_host ARG…: host.sh, in the VM of $run
+in_host() (cd "$root" && "$tools/attach" "$run" "$root/labs/vm/host.sh" "$@" </dev/null)
+
+# up_two: both hosts; one that runs goes on
+up_two() {
+	[[ $("$qemu_program" -netdev help 2>&1) == *dgram* ]] ||
+		die 77 "two hosts need QEMU 7.2 or newer: this one has no -netdev dgram" "one VM: labs/lab up"
+	for host in A B; do
+		find_rundir
+		vm_up
+	done
 }
 
 vm_down() {

@@ -54,9 +54,10 @@ test_one_frame_byte_by_byte() {
 
 # Each packet of both sides has its post and its completion beside it.
 test_annotate() {
+	local rc=0
 	lab capture -w "$T/wire.pcapng" --annotate bash -c '
-		"$B/rdma_server" -q rxe0 & "$B/rdma_client" -q 10.99.0.1 rxe1; wait $!' >"$T/out" 2>&1
-	assertEquals "$(<"$T/out")" 0 $?
+		"$B/rdma_server" -q rxe0 & "$B/rdma_client" -q 10.99.0.1 rxe1; wait $!' >"$T/out" 2>&1 || rc=$?
+	assertEquals "$(<"$T/out")" 0 "$rc"
 	tshark -r "$T/wire.pcapng" -Y infiniband.bth -T fields -e frame.comment >"$T/comments" 2>/dev/null
 	assertEquals 4 "$(grep -cE '^(answers )?[AB] post_send QP [0-9]+ wr_id .*SUCCESS SEND' "$T/comments")"
 	assertEquals 'answers' 2 "$(grep -c '^answers ' "$T/comments")"

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Two hosts and their wire: labs/lab up --two, run --on, net, kill. One pair for all.
+# shellcheck source=labs/tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+export LAB=vm
+on_a() { lab run --on A "$@"; }
+on_b() { lab run --on B "$@"; }
+net() { lab net --on "$@" >/dev/null; }
+# counter NAME: of A's rxe0
+counter() { on_a cat "/sys/class/infiniband/rxe0/ports/1/hw_counters/$1"; }
+
+oneTimeSetUp() {
+	XDG_RUNTIME_DIR=$(mktemp -d /tmp/lab-two.XXXXXX) # a pair that is up is not ours
+	export XDG_RUNTIME_DIR
+	refused=$(on_b true 2>&1)
+	refused_rc=$?
+	lab up --two || up_rc=$?
+}
+
+oneTimeTearDown() {
+	[[ ${XDG_RUNTIME_DIR:-} ]] || return 0
+	lab down 2>/dev/null
+	rm -rf "$XDG_RUNTIME_DIR"
+	unset XDG_RUNTIME_DIR
+}
+
+need_two() {
+	((${up_rc:-0} != 77)) || { skip 'two VMs cannot run here'; return 1; }
+	assertEquals 'up --two' 0 "${up_rc:-0}" && lab net --on A clean >/dev/null && lab net --on B clean >/dev/null
+}
+
+# hello [ARG…]: from B to A, over RDMA; sets $server and $client to their exit codes,
+# and $T/server, $T/client
+hello() {
+	server=0 client=0
+	on_a "$B/rdma_server" "$@" rxe0 >"$T/server" 2>&1 &
+	on_b "$B/rdma_client" "$@" 10.98.0.1 rxe0 >"$T/client" 2>&1 || client=$?
+	wait $! || server=$?
+}
+
+test_demo_on_two_hosts() {
+	need_two || return 0
+	labs/demo --two >"$T/out" 2>&1
+	assertEquals 'demo --two' 0 $?
+	assert_in "$(<"$T/out")" '^server \| received 24 bytes: "Hello from RDMA client!"'
+	assert_in "$(<"$T/out")" '^client \|     GID  +::ffff:10.98.0.2 +::ffff:10.98.0.1'
+	assertEquals 'A B' "$(on_a hostname) $(on_b hostname)"
+}
+
+test_net_is_shown_and_undone() {
+	need_two || return 0
+	net B loss 0.5% && net B delay 1ms && net B mtu 600 && net B block-roce in
+	assertEquals $'clean\ndelay 1ms loss 0.5%, mtu 600, block-roce in' "$(lab status | sed -n 's/^net: *//p')"
+	assert_in "$(on_b ibv_devinfo)" 'active_mtu:\s+512 '
+	net B down
+	assertEquals '1: DOWN' "$(on_b cat /sys/class/infiniband/rxe0/ports/1/state)"
+	assertEquals 'B: clean' "$(lab net --on B clean)"
+	hello
+	assertEquals '0 0' "$server $client"
+}
+
+# All in one run, for each costs half a second.
+test_net_refuses() {
+	need_two || return 0
+	net B loss 1% && net B block-roce out
+	on_b bash -c 'while read -r want words; do
+			rc=0
+			said=$(labs/vm/host.sh net $words 2>&1) || rc=$?
+			[[ $rc == "$want" && $said == *"lab: next: "* ]] || echo "net $words: $rc, $said"
+		done' >"$T/out" <<-'END'
+		2
+		2 loss
+		2 loss 2
+		2 loss 101%
+		2 loss -1%
+		2 loss 2% delay 5ms
+		2 delay 5
+		2 rate fast
+		2 mtu 67
+		2 mtu 9999
+		2 block-roce up
+		2 lose 2%
+		2 clean all
+		1 loss 2%
+		1 reorder 10%
+		1 block-roce
+		1 up
+	END
+	assertEquals '' "$(<"$T/out")"
+	assertEquals 'nothing changed' 'B: loss 1%, block-roce out' "$(lab net --on B show)"
+}
+
+# That B's messages do not arrive, and that only their ACKs do not, looks the same to B.
+test_firewall_either_way() {
+	local way
+	need_two || return 0
+	for way in 'A in' 'B in'; do
+		# shellcheck disable=SC2086
+		net ${way% *} block-roce ${way#* }
+		hello
+		assertEquals "$way" 1 "$client"
+		assert_in "$(<"$T/client")" 'transport retry counter exceeded \(12\)' "$way"
+		net "${way% *}" clean
+	done
+	assert_in "$(<"$T/server")" 'RECV of 24 bytes completed: .Hello' 'the ACK did not arrive, the message did'
+}
+
+test_each_packet_twice() {
+	local before
+	need_two || return 0
+	before=$(counter duplicate_request)
+	net B duplicate 100%
+	hello -n 20
+	assertEquals '0 0' "$server $client"
+	assertTrue "$(($(counter duplicate_request) - before)) seen twice" "(($(counter duplicate_request) - before >= 20))"
+}
+
+test_one_dies_and_comes_back() {
+	need_two || return 0
+	on_b "$B/rdma_client" -q --bw -n 1000000 10.98.0.1 rxe0 >"$T/client" 2>&1 &
+	client=$!
+	on_a "$B/rdma_server" -q --bw -n 1000000 rxe0 >"$T/server" 2>&1 &
+	server=$!
+	until on_b rdma resource show qp 2>/dev/null | grep -q 'type RC state RTS'; do :; done
+	lab kill --on A 2>/dev/null
+	assertEquals 'kill' 0 $?
+	wait "$server"
+	assertEquals 'the VM went away' 125 $?
+	wait "$client"
+	assertEquals 'the client' 1 $?
+	assert_in "$(<"$T/client")" 'transport retry counter exceeded \(12\)'
+	assert_in "$(lab status)" '^A: +gone$'
+	on_a true 2>"$T/err"
+	assertEquals 'A is not up' 1 $?
+	lab up --two 2>"$T/err"
+	assertEquals 'up --two, once more' 0 $?
+	assert_in "$(<"$T/err")" '^lab: VM B is running already'
+	hello
+	assertEquals '0 0' "$server $client"
+}
+
+test_refusals() {
+	need_two || return 0
+	assertEquals "$refused" 1 "$refused_rc"
+	assert_in "$refused" '^lab: host B is not up'
+	lab run --on A --fresh true 2>/dev/null
+	assertEquals '--fresh' 2 $?
+	lab up --two --three 2>/dev/null
+	assertEquals '--three' 2 $?
+	lab net --on C loss 2% 2>/dev/null
+	assertEquals 'host C' 2 $?
+	XDG_RUNTIME_DIR=$T LAB_MEMORY=9999999 lab up --two 2>"$T/err"
+	assertEquals 77 $?
+	assert_in "$(<"$T/err")" '^lab: two VMs of 9999999 MiB do not fit'
+}
+
+. shunit2
