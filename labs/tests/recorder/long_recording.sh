@@ -69,7 +69,7 @@ test_bounds() {
 		"awk '{ exit !(\$1 <= 3 && \$2 <= 200000) }' '$T/cost'"
 	hollow --last 128K -- "$B/hollow" 100000 8 >/dev/null
 	size=$(stat -c %s "$T/a.qpt")
-	assertTrue "a block for each thread, $size bytes" "((size <= 20 * 65536 + 4096))"
+	assertTrue "a block for each thread, $size bytes" "((size <= 30 * 65536 + 4096))"
 }
 
 # on_small_disk KB: a folder of so much, that this process alone sees
