@@ -94,7 +94,7 @@ test_causes_for_a_script() {
 # A trace for Perfetto, read by protobuf's own decoder: a slice for each work request, an
 # arrow for each send that arrived, on one track at a time no two at once.
 test_perfetto() {
-	local side wanted arrows
+	local side wanted arrows rc=0
 	command -v protoc >/dev/null || { skip 'no protoc (package protobuf-compiler)'; return 0; }
 	for side in a b; do
 		zcat "labs/pictures/trace-hello.$side.qpt.gz" >"$T/$side.qpt"
@@ -103,8 +103,8 @@ test_perfetto() {
 	wanted=$(jq '[.sides[].posts] | add' "$T/json") arrows=$(jq '[.sides[].arrived] | add' "$T/json")
 	assertEquals '4 2' "$wanted $arrows"
 	labs/qptrace report --perfetto "$T/trace" "$T/a.qpt" "$T/b.qpt"
-	protoc --decode=perfetto.Trace --proto_path=labs/report perfetto.proto <"$T/trace" >"$T/text" 2>&1
-	assertEquals "$(head -n 3 "$T/text")" 0 $?
+	protoc --decode=perfetto.Trace --proto_path=labs/report perfetto.proto <"$T/trace" >"$T/text" 2>&1 || rc=$?
+	assertEquals "$(head -n 3 "$T/text")" 0 "$rc"
 	assertEquals 'slices begin, and end' "$wanted $wanted" \
 		"$(grep -c 'type: SLICE_BEGIN' "$T/text") $(grep -c 'type: SLICE_END' "$T/text")"
 	assertEquals 'arrows, each from and to' "$arrows 2" \
