@@ -31,6 +31,7 @@ int main(int argc, char **argv)
 		{ "perfetto", required_argument, NULL, 'p' },
 		{ "annotate", required_argument, NULL, 'c' },
 		{ "to", required_argument, NULL, 'o' },
+		{ "wire", required_argument, NULL, 'W' },
 		{ "template", required_argument, NULL, 't' },
 		{ "lang", required_argument, NULL, 'l' },
 		{ "json", no_argument, NULL, 'j' },
@@ -40,7 +41,7 @@ int main(int argc, char **argv)
 		{ 0 },
 	};
 	const char *html = NULL, *perfetto = NULL, *pcap = NULL, *to = NULL,
-		   *lang = NULL, *template_path = "report.html";
+		   *wire = NULL, *lang = NULL, *template_path = "report.html";
 	static struct report r;
 	bool all = false, json = false, dump = false;
 	int option;
@@ -58,6 +59,9 @@ int main(int argc, char **argv)
 			break;
 		case 'o':
 			to = optarg;
+			break;
+		case 'W':
+			wire = optarg;
 			break;
 		case 't':
 			template_path = optarg;
@@ -82,7 +86,7 @@ int main(int argc, char **argv)
 			return usage(stderr);
 		}
 	}
-	if (argc - optind < 1 || argc - optind > MAX_SIDES)
+	if (argc - optind < !wire || argc - optind > MAX_SIDES)
 		return usage(stderr);
 	if (report_load(&r, argv + optind, argc - optind))
 		return 1;
@@ -92,6 +96,8 @@ int main(int argc, char **argv)
 	report_build(&r, all);
 	if (json + (html != NULL) + (perfetto != NULL) > 1)
 		return usage(stderr);
+	if (wire)
+		return report_wire(&r, wire) || report_flush() ? 1 : 0;
 	if (pcap && to)
 		return report_annotate(&r, pcap, to) ? 1 : 0;
 	if (perfetto)

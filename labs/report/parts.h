@@ -289,6 +289,53 @@ int report_as_html(const struct report *r, const char *template_path,
 /* ---- pcap.c: the capture @from as @to, a pcapng with the calls of each packet ---- */
 int report_annotate(const struct report *r, const char *from, const char *to);
 
+/* A .pcap of Ethernet; its packets, one after another. */
+#define PACKET_MOST 65536u /* bytes of one */
+struct capture {
+	FILE *file;
+	uint32_t head[6], packet[4]; /* as in the file: seconds, parts, sizes */
+	uint64_t scale;		     /* parts of a second */
+	uint8_t data[PACKET_MOST];
+};
+int capture_open(struct capture *c, const char *path); /* 0, or -1, reported */
+bool capture_next(struct capture *c);
+
+/* What a RoCE v2 packet says. */
+#define PSN_MASK 0xffffffu
+struct packet {
+	unsigned int opcode, qpn, psn;
+	unsigned int syndrome; /* of an answer that has an AETH */
+	unsigned int ecn, id;  /* of the IP header */
+	uint32_t bytes;	       /* behind the BTH; a READ request: asked for */
+	char from[46], to[46]; /* as GIDs */
+};
+
+/* False: it is none. An answer: an ACK, or what READs and atomics bring. */
+bool packet_parse(const uint8_t *data, size_t size, struct packet *p);
+bool packet_is_answer(const struct packet *p);
+
+/* What a QP has sent: post i, posts[i] of the events, began with start + first[i]. */
+struct flow {
+	const struct qp *qp;
+	uint32_t start, all, mtu;
+	uint32_t *first;
+	size_t *posts;
+	size_t count;
+};
+struct flow *flows_of(const struct report *r); /* one for each QP */
+
+/* The post that @p is a part of, or answers; NULL: none of these. */
+const struct event *packet_post(const struct report *r,
+				const struct flow *flows,
+				const struct packet *p);
+
+/*
+ * ---- wire.c: what A called, the packets of the capture @path, and what B called,
+ * on one time line, to stdout. The clocks of both sides are set by the packets.
+ * 0; or -1, reported: none of the packets is of these recordings.
+ */
+int report_wire(const struct report *r, const char *path);
+
 /* ---- perfetto.c: a trace of all work requests for ui.perfetto.dev ---- */
 int report_as_perfetto(const struct report *r, const char *path);
 

@@ -15,23 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PSN_MASK 0xffffffu
-#define MOST	 65536u /* 一个包的字节 */
-
-/* 一个 QP 发出的：第 i 次 post 从 start + first[i] 起。*/
-struct flow {
-	const struct qp *qp;
-	uint32_t start, all;
-	uint32_t *first;
-	size_t *posts;
-	size_t count;
-};
-
-struct packet {
-	unsigned int opcode, qpn, psn;
-	char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN];
-};
-
 static bool is_sent(const struct event *e, const struct qp *qp)
 {
 	return is_of(e, qp) && e->class == CLASS_POST_SEND && !e->refused;
@@ -42,6 +25,7 @@ static struct flow flow_of(const struct report *r, const struct qp *qp)
 	uint32_t mtu = (uint32_t)number_in(qp->believes, "path_mtu"), bytes;
 	struct flow flow = {
 		.qp = qp,
+		.mtu = mtu,
 		.start = (uint32_t)number_in(qp->believes, "sq_psn"),
 	};
 	size_t n = 0;
@@ -59,6 +43,15 @@ static struct flow flow_of(const struct report *r, const struct qp *qp)
 		flow.all += mtu && bytes > mtu ? (bytes + mtu - 1) / mtu : 1;
 	}
 	return flow;
+}
+
+struct flow *flows_of(const struct report *r)
+{
+	struct flow *flows = calloc(r->qp_count + 1, sizeof(*flows));
+
+	for (size_t i = 0; flows && i < r->qp_count; i++)
+		flows[i] = flow_of(r, &r->qps[i]);
+	return flows;
 }
 
 static const struct event *post_at(const struct report *r,
@@ -80,8 +73,19 @@ static const struct event *post_at(const struct report *r,
 	return &r->events[flow->posts[low]];
 }
 
-/* Ethernet、IP、UDP、BTH；不是 RoCE v2 的：false。*/
-static bool parse(const uint8_t *data, size_t size, struct packet *p)
+/* BTH 之后，AETH 与 RETH 在哪里：只看有没有 */
+static void parse_extended(const uint8_t *bth, size_t left, struct packet *p)
+{
+	unsigned int op = p->opcode & 31;
+
+	if (op == 12 && left >= 12 + 16)
+		p->bytes = (uint32_t)bth[24] << 24 | bth[25] << 16 |
+			   bth[26] << 8 | bth[27];
+	else if (op >= 13 && op <= 18 && op != 14 && left >= 16)
+		p->syndrome = bth[12];
+}
+
+bool packet_parse(const uint8_t *data, size_t size, struct packet *p)
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 	uint8_t from[16], to[16];
@@ -107,34 +111,40 @@ static bool parse(const uint8_t *data, size_t size, struct packet *p)
 	    data[14 + ip + 3] != (4791 & 0xff))
 		return false;
 	bth = data + 14 + ip + 8;
+	*p = (struct packet){ 0 };
+	p->ecn = (ip == 40 ? data[15] >> 4 : data[15]) & 3;
+	p->id = ip == 40 ? 0 : (unsigned int)data[18] << 8 | data[19];
 	p->opcode = bth[0];
 	p->qpn = (unsigned int)bth[5] << 16 | bth[6] << 8 | bth[7];
 	p->psn = (unsigned int)bth[9] << 16 | bth[10] << 8 | bth[11];
+	p->bytes = (uint32_t)(size - (14 + ip + 8 + 12));
+	parse_extended(bth, size - (14 + ip + 8), p);
 	inet_ntop(AF_INET6, from, p->from, sizeof(p->from));
 	inet_ntop(AF_INET6, to, p->to, sizeof(p->to));
 	return true;
 }
 
-/* READ 的回应、ACK、原子操作的回应 */
-static bool is_answer(const struct packet *p)
+bool packet_is_answer(const struct packet *p)
 {
 	return (p->opcode & 31) >= 13 && (p->opcode & 31) <= 18;
 }
 
-static const struct event *
-find(const struct report *r, const struct flow *flows, const struct packet *p)
+const struct event *packet_post(const struct report *r,
+				const struct flow *flows,
+				const struct packet *p)
 {
 	const struct event *post;
 
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = flows[i].qp;
 		const char *dgid = text_in(qp->believes, "dgid");
-		uint64_t to = is_answer(p)
+		uint64_t to = packet_is_answer(p)
 				      ? qp->qpn
 				      : number_in(qp->believes, "dest_qpn");
 
 		if (p->qpn != to || !strcmp(qp->type, "UD") ||
-		    (*dgid && strcmp(dgid, is_answer(p) ? p->from : p->to)))
+		    (*dgid &&
+		     strcmp(dgid, packet_is_answer(p) ? p->from : p->to)))
 			continue;
 		post = post_at(r, &flows[i], p->psn);
 		if (post)
@@ -158,13 +168,13 @@ static size_t add(const struct report *r, char *out, size_t size,
 static size_t comment_of(const struct report *r, const struct packet *p,
 			 const struct event *post, char *out, size_t size)
 {
-	size_t n = add(r, out, size, is_answer(p) ? "answers " : "", post,
-		       post->t);
+	size_t n = add(r, out, size, packet_is_answer(p) ? "answers " : "",
+		       post, post->t);
 
 	if (post->complete != NOWHERE)
 		n += add(r, out + n, size - n, "\n", &r->events[post->complete],
 			 post->t);
-	if (!is_answer(p) && post->arrival != NOWHERE)
+	if (!packet_is_answer(p) && post->arrival != NOWHERE)
 		n += add(r, out + n, size - n, "\n", &r->events[post->arrival],
 			 post->t);
 	return n;
@@ -218,50 +228,64 @@ static void put_head(FILE *out, const uint32_t pcap[6], bool ns)
 	fwrite(interface, sizeof(interface), 1, out);
 }
 
-static void annotate(const struct report *r, const struct flow *flows, FILE *in,
-		     FILE *out, uint64_t scale)
+int capture_open(struct capture *c, const char *path)
 {
-	static uint8_t data[MOST];
+	c->file = fopen(path, "r");
+	if (!c->file)
+		return fail(-1, NULL, "cannot read %s: %s", path,
+			    strerror(errno));
+	if (fread(c->head, sizeof(c->head), 1, c->file) != 1 ||
+	    (c->head[0] != 0xa1b2c3d4 && c->head[0] != 0xa1b23c4d) ||
+	    c->head[5] != 1) {
+		fclose(c->file);
+		return fail(-1, "make one with labs/lab capture -w FILE",
+			    "%s is no .pcap of Ethernet in this machine's byte "
+			    "order",
+			    path);
+	}
+	c->scale = c->head[0] == 0xa1b23c4d ? 1000000000u : 1000000u;
+	return 0;
+}
+
+bool capture_next(struct capture *c)
+{
+	return fread(c->packet, sizeof(c->packet), 1, c->file) == 1 &&
+	       c->packet[2] <= PACKET_MOST &&
+	       fread(c->data, 1, c->packet[2], c->file) == c->packet[2];
+}
+
+static void annotate(const struct report *r, const struct flow *flows,
+		     struct capture *in, FILE *out)
+{
 	char comment[3 * DESCRIBED_SIZE + 64];
 	const struct event *post;
-	uint32_t head[4];
 	struct packet p;
 	size_t n;
 
-	while (fread(head, sizeof(head), 1, in) == 1 && head[2] <= MOST &&
-	       fread(data, 1, head[2], in) == head[2]) {
-		post = parse(data, head[2], &p) ? find(r, flows, &p) : NULL;
+	while (capture_next(in)) {
+		post = packet_parse(in->data, in->packet[2], &p)
+			       ? packet_post(r, flows, &p)
+			       : NULL;
 		n = post ? comment_of(r, &p, post, comment, sizeof(comment))
 			 : 0;
-		put_packet(out, head, data, comment, (uint32_t)n, scale);
+		put_packet(out, in->packet, in->data, comment, (uint32_t)n,
+			   in->scale);
 	}
 }
 
 int report_annotate(const struct report *r, const char *from, const char *to)
 {
-	struct flow *flows = calloc(r->qp_count + 1, sizeof(*flows));
-	FILE *in = fopen(from, "r"), *out = NULL;
-	uint32_t pcap[6];
-	bool ns;
+	static struct capture in;
+	FILE *out;
 
-	if (!in || !flows)
-		return fail(-1, NULL, "cannot read %s: %s", from,
-			    strerror(errno));
-	if (fread(pcap, sizeof(pcap), 1, in) != 1 ||
-	    (pcap[0] != 0xa1b2c3d4 && pcap[0] != 0xa1b23c4d) || pcap[5] != 1)
-		return fail(-1, "make one with labs/lab capture -w FILE",
-			    "%s is no .pcap of Ethernet in this machine's byte "
-			    "order",
-			    from);
-	ns = pcap[0] == 0xa1b23c4d;
+	if (capture_open(&in, from))
+		return -1;
 	out = fopen(to, "w");
 	if (out) {
-		for (size_t i = 0; i < r->qp_count; i++)
-			flows[i] = flow_of(r, &r->qps[i]);
-		put_head(out, pcap, ns);
-		annotate(r, flows, in, out, ns ? 1000000000u : 1000000u);
+		put_head(out, in.head, in.scale == 1000000000u);
+		annotate(r, flows_of(r), &in, out);
 	}
-	fclose(in);
+	fclose(in.file);
 	if (!out || fclose(out))
 		return fail(-1, "choose another file", "cannot write %s: %s",
 			    to, strerror(errno));

@@ -32,12 +32,12 @@ need_two() {
 	assertEquals 'up --two' 0 "${up_rc:-0}" && lab net --on A clean >/dev/null && lab net --on B clean >/dev/null
 }
 
-# hello [ARG…]: from B to A, over RDMA; sets $server and $client to their exit codes,
+# hello: from B to A, over RDMA; sets $server and $client to their exit codes,
 # and $T/server, $T/client
 hello() {
 	server=0 client=0
-	on_a "$B/rdma_server" "$@" rxe0 >"$T/server" 2>&1 &
-	on_b "$B/rdma_client" "$@" 10.98.0.1 rxe0 >"$T/client" 2>&1 || client=$?
+	on_a "$B/rdma_server" rxe0 >"$T/server" 2>&1 &
+	on_b "$B/rdma_client" 10.98.0.1 rxe0 >"$T/client" 2>&1 || client=$?
 	wait $! || server=$?
 }
 
@@ -108,14 +108,44 @@ test_firewall_either_way() {
 	assert_in "$(<"$T/server")" 'RECV of 24 bytes completed: .Hello' 'the ACK did not arrive, the message did'
 }
 
-test_each_packet_twice() {
-	local before
+# What the capture shows is what the counters say, though the clocks of the hosts differ.
+test_wire() {
+	local naks before
 	need_two || return 0
-	before=$(counter duplicate_request)
-	net B duplicate 100%
-	hello -n 20
-	assertEquals '0 0' "$server $client"
-	assertTrue "$(($(counter duplicate_request) - before)) seen twice" "(($(counter duplicate_request) - before >= 20))"
+	net B loss 3%
+	naks=$(counter out_of_seq_request) before=$(counter rcvd_pkts)
+	lab capture --on A -w "$T/wire.pcap" labs/qptrace -o "$T/A.qpt" "$B/rdma_server" -q --bw -n 100 rxe0 >"$T/server" 2>&1 &
+	on_b bash -c 'date -s @1000000000 >/dev/null
+		exec labs/qptrace -o "$0/B.qpt" "$1/rdma_client" -q --bw -n 100 10.98.0.1 rxe0' "$T" "$B" >"$T/client" 2>&1
+	assertEquals 'the client' 0 $?
+	wait $!
+	labs/wire "$T/wire.pcap" "$T/A.qpt" "$T/B.qpt" >"$T/out"
+	assertEquals 'wire' 0 $?
+	assert_in "$(tail -n 1 "$T/out")" '^tied to a call: ([0-9]+) of [0-9]+ data'
+	[[ $(tail -n 1 "$T/out") =~ call:\ ([0-9]+)\ of\ ([0-9]+) ]]
+	assertTrue "${BASH_REMATCH[0]}" "((BASH_REMATCH[1] * 100 >= BASH_REMATCH[2] * 99 && BASH_REMATCH[2] >= 400))"
+	assertEquals 'data packets' "$(($(counter rcvd_pkts) - before))" "${BASH_REMATCH[2]}"
+	assert_in "$(<"$T/out")" " $(($(counter out_of_seq_request) - naks)) NAKs, "
+	assert_in "$(<"$T/out")" '<- sent again, after a NAK$'
+	# the first call of B is before the first packet, less than a second
+	assert_in "$(sed -n 2p "$T/out")" '^ +-?[0-9]{1,3}\.[0-9]+ +B post_send'
+}
+
+test_wire_of_another_run() {
+	need_two || return 0
+	lab run --on A labs/qptrace -o "$T/A.qpt" build/02-pd-mr-cq-qp >/dev/null
+	lab capture --on A -w "$T/wire.pcap" "$B/rdma_server" -q rxe0 >/dev/null &
+	on_b "$B/rdma_client" -q 10.98.0.1 rxe0
+	wait $!
+	labs/wire "$T/wire.pcap" >"$T/out"
+	assertEquals 'no recording' 0 $?
+	assert_in "$(<"$T/out")" '^2 data packets and 2 answers: 0 lost'
+	labs/wire "$T/wire.pcap" "$T/A.qpt" >"$T/out" 2>"$T/err"
+	assertEquals 1 $?
+	assert_in "$(<"$T/err")" 'it is of another link, or of another run'
+	labs/wire Makefile "$T/A.qpt" 2>"$T/err"
+	assertEquals 1 $?
+	assert_in "$(<"$T/err")" 'Makefile is no .pcap'
 }
 
 test_one_dies_and_comes_back() {
