@@ -79,12 +79,12 @@ static bool is_local(const struct cause *cause)
 /* 这两个 QP 之间，有没有过一个包真的到了：成功的 completion，两边算在一起。*/
 static bool got_through(const struct report *r, const struct qp *qp)
 {
-	for (size_t i = 0; i < r->count; i++) {
-		const struct event *e = &r->events[i];
-
-		if (went_well(e) && (is_of(e, qp) || is_of(e, qp->peer)))
+	EACH(i, &qp->own)
+		if (went_well(&r->events[i]))
 			return true;
-	}
+	EACH(i, &qp->peer->own)
+		if (went_well(&r->events[i]))
+			return true;
 	return false;
 }
 
@@ -141,12 +141,13 @@ static struct explanation ask_posts(const struct report *r, const struct qp *qp,
 	struct explanation why = { 0 };
 	size_t looked = 0;
 
-	for (size_t i = 0;
-	     qp && i < r->count && looked < MOST_POSTS && !why.cause[0]; i++) {
+	if (!qp)
+		return why;
+	EACH(i, &qp->own) {
 		const struct event *e = &r->events[i];
 
-		if (!is_of(e, qp) || e->refused || e->class != class ||
-		    !came_to_nothing(r, e))
+		if (looked >= MOST_POSTS || why.cause[0] || e->refused ||
+		    e->class != class || !came_to_nothing(r, e))
 			continue;
 		looked++;
 		why = world_explain(r, qp, e, e->t, status);
@@ -236,6 +237,8 @@ static bool may_lie_unread(const struct report *r, int side,
 		if (e->class != CLASS_POST_SEND || e->refused)
 			continue;
 		in = by && e->side != side ? by->peer : by;
+		if (in && in->side != side)
+			continue;
 		if (qp && in && !shares_cq(in, qp))
 			continue;
 		if (e->side == side
@@ -273,7 +276,7 @@ static void doubt_unread(const struct report *r, struct cause *cause)
 	const struct qp *qp = qp_of(r, cause->side, cause->qp);
 	struct explanation why;
 
-	if (r->sides < 2 || cause->kind != CAUSE_STALL ||
+	if (!r->side[cause->side].other_count || cause->kind != CAUSE_STALL ||
 	    strcmp(cause->id, "nobody-polls"))
 		return;
 	if (!may_lie_unread(r, cause->side, qp) || went_on(r, cause)) {
@@ -318,9 +321,10 @@ static bool is_trouble(const struct report *r, const struct causes *all)
 
 static bool reads(const struct report *r, const struct qp *qp)
 {
-	for (size_t i = 0; qp && i < r->count; i++)
-		if (is_of(&r->events[i], qp) &&
-		    r->events[i].class == CLASS_POST_SEND &&
+	if (!qp)
+		return false;
+	EACH(i, &qp->own)
+		if (r->events[i].class == CLASS_POST_SEND &&
 		    (!strcmp(r->events[i].op, "RDMA_READ") ||
 		     !strncmp(r->events[i].op, "ATOMIC", 6)))
 			return true;

@@ -151,8 +151,8 @@ static void name_sides(const struct report *r, json_t *line)
 	pid = strtoul(at + sizeof(how) - 1, &end, 10);
 	for (int s = 0; s < r->sides; s++)
 		if (number_in(r->side[s].start, "pid") == pid) {
-			snprintf(renamed, sizeof(renamed), "%.*sof %c%s",
-				 (int)(at - text), text, "AB"[s], end);
+			snprintf(renamed, sizeof(renamed), "%.*sof %s%s",
+				 (int)(at - text), text, r->side[s].name, end);
 			json_object_set_new(line, "cause",
 					    json_string(renamed));
 			return;
@@ -183,6 +183,7 @@ static void take(const struct report *r, size_t i, struct causes *all)
 			      .times = 1 };
 	snprintf(new.id, sizeof(new.id), "%s",
 		 *id ? id : text_in(line, "errname"));
+	memcpy(new.told, new.id, sizeof(new.told));
 	merge(all, &new);
 }
 
@@ -208,17 +209,39 @@ static int by_kind(const void *a, const void *b)
 	return x->event < y->event ? -1 : 1;
 }
 
-struct cause *report_causes(const struct report *r, size_t *count)
+void report_judge(struct report *r)
 {
-	struct causes all = { 0 };
+	struct causes *all = &r->causes;
 
 	for (size_t i = 0; i < r->count; i++)
-		take(r, i, &all);
-	for (size_t i = 0; i < all.count; i++)
-		find_proof(r, &all.items[i]);
-	report_blame(r, &all);
-	if (all.count)
-		qsort(all.items, all.count, sizeof(*all.items), by_kind);
-	*count = all.count;
-	return all.items;
+		take(r, i, all);
+	for (size_t i = 0; i < all->count; i++)
+		find_proof(r, &all->items[i]);
+	report_blame(r, all);
+	if (all->count)
+		qsort(all->items, all->count, sizeof(*all->items), by_kind);
+}
+
+size_t cause_rank(const struct report *r, const struct event *event)
+{
+	json_t *line = event_line(r, event);
+	const char *id = text_in(line, "id");
+	size_t rank = 0;
+
+	if (!*id)
+		id = text_in(line, "errname");
+	for (size_t i = 0; i < r->causes.count && !rank; i++) {
+		const struct cause *c = &r->causes.items[i];
+
+		if (c->side == event->side && c->qp == event->qp &&
+		    !strcmp(c->told, id))
+			rank = i + 1;
+	}
+	json_decref(line);
+	return rank;
+}
+
+bool cause_is_sure(const struct cause *cause)
+{
+	return cause->kind == CAUSE_FAILURE || cause->kind == CAUSE_STALL;
 }

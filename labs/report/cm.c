@@ -22,16 +22,18 @@ static uint64_t port_of(const struct report *r, size_t call)
 	return call == NOWHERE ? 0 : event_number(r, &r->events[call], "port");
 }
 
-/* @side 要连的端口，对方一个也没有听。0：都对，或者不知道。*/
-static uint64_t port_in_vain(const struct report *r, int side, uint64_t *theirs)
+/* @side 要连的端口，@other 一个也没有听。0：都对，或者不知道。*/
+static uint64_t port_in_vain(const struct report *r, int side, int other,
+			     uint64_t *theirs)
 {
 	size_t asked = last_event(r, side, "rdma_resolve_addr", NULL);
 	uint64_t mine = port_of(r, asked);
 
 	*theirs = 0;
-	for (size_t i = 0; mine && i < r->count; i++)
-		if (r->events[i].side != side &&
-		    !strcmp(r->events[i].ev, "rdma_bind_addr") &&
+	if (!mine)
+		return 0;
+	EACH(i, &r->side[other].own)
+		if (!strcmp(r->events[i].ev, "rdma_bind_addr") &&
 		    port_of(r, i)) {
 			*theirs = port_of(r, i);
 			if (*theirs == mine)
@@ -58,43 +60,46 @@ static bool asks(const struct report *r, int side)
 		!is_after(last_event(r, side, "rdma_event", NULL), connect));
 }
 
-static struct explanation wrong_port(const struct report *r, int s)
+static struct explanation wrong_port(const struct report *r, int s, int o)
 {
 	uint64_t theirs, port;
 
-	port = asks(r, s) ? port_in_vain(r, s, &theirs) : 0;
+	/* 有几个对端，就不知道它要找的是哪一个。*/
+	port = asks(r, s) && r->side[s].other_count == 1
+		       ? port_in_vain(r, s, o, &theirs)
+		       : 0;
 	if (!port)
 		return (struct explanation){ 0 };
 	return because("cm-rejected",
 		       "connect to the port that the server listens on",
-		       "%c asks for port %ju, and %c listens on port %ju",
-		       "AB"[s], port, "AB"[!s], theirs);
+		       "%s asks for port %ju, and %s listens on port %ju",
+		       r->side[s].name, port, r->side[o].name, theirs);
 }
 
-static struct explanation request_lost(const struct report *r, int s)
+static struct explanation request_lost(const struct report *r, int s, int o)
 {
-	if (!asks(r, s) || last_event(r, !s, "rdma_listen", NULL) == NOWHERE ||
-	    last_event(r, !s, "rdma_event", "CONNECT_REQUEST") != NOWHERE)
+	if (!asks(r, s) || last_event(r, o, "rdma_listen", NULL) == NOWHERE ||
+	    last_event(r, o, "rdma_event", "CONNECT_REQUEST") != NOWHERE)
 		return (struct explanation){ 0 };
 	return because("nothing-arrives",
 		       "tcpdump udp port 4791 on both sides: librdmacm asks "
 		       "over RoCE itself; look for a firewall, and at `ip "
 		       "neigh`",
-		       "%c has called rdma_connect, and its request has not "
-		       "come to %c, which listens",
-		       "AB"[s], "AB"[!s]);
+		       "%s has called rdma_connect, and its request has not "
+		       "come to %s, which listens",
+		       r->side[s].name, r->side[o].name);
 }
 
-static struct explanation answer_lost(const struct report *r, int s)
+static struct explanation answer_lost(const struct report *r, int s, int o)
 {
-	if (!asks(r, s) || !has_accepted(r, !s))
+	if (!asks(r, s) || !has_accepted(r, o))
 		return (struct explanation){ 0 };
 	return because("acks-lost",
 		       "tcpdump udp port 4791 on both sides: what is sent "
 		       "there does not come here",
-		       "%c has answered the connection request with "
-		       "rdma_accept, and the answer has not come to %c",
-		       "AB"[!s], "AB"[s]);
+		       "%s has answered the connection request with "
+		       "rdma_accept, and the answer has not come to %s",
+		       r->side[o].name, r->side[s].name);
 }
 
 bool never_accepted(const struct report *r, int side)
@@ -106,17 +111,18 @@ bool never_accepted(const struct report *r, int side)
 	       is_after(asked, last_event(r, side, "rdma_reject", NULL));
 }
 
-static struct explanation not_accepted(const struct report *r, int s)
+static struct explanation not_accepted(const struct report *r, int s, int o)
 {
+	(void)o;
 	if (!never_accepted(r, s))
 		return (struct explanation){ 0 };
 	return because("cm-not-accepted",
 		       "call rdma_accept, or rdma_reject, for each "
 		       "CONNECT_REQUEST",
-		       "%c got a CONNECT_REQUEST and called neither "
+		       "%s got a CONNECT_REQUEST and called neither "
 		       "rdma_accept nor rdma_reject: the other side waits for "
 		       "the answer",
-		       "AB"[s]);
+		       r->side[s].name);
 }
 
 /* 路由有了，却从来没有调用 rdma_connect：它的 QP 当然还在 INIT。*/
@@ -129,37 +135,51 @@ bool never_connected(const struct report *r, int side)
 	       !any_thread_in(r, side, "rdma_connect");
 }
 
-static struct explanation not_connected(const struct report *r, int s)
+static struct explanation not_connected(const struct report *r, int s, int o)
 {
+	(void)o;
 	if (!never_connected(r, s))
 		return (struct explanation){ 0 };
 	return because("cm-not-connected",
 		       "call rdma_connect after ROUTE_RESOLVED",
-		       "%c resolved the route to the peer, and never called "
+		       "%s resolved the route to the peer, and never called "
 		       "rdma_connect",
-		       "AB"[s]);
+		       r->side[s].name);
 }
 
-void check_cm(const struct report *r, struct causes *all)
+/* 每个对端都问一遍；没有对端的记录，只问不需要它的。*/
+static struct explanation why_unconnected(const struct report *r, int s)
 {
 	static const struct {
-		struct explanation (*why)(const struct report *r, int side);
+		struct explanation (*why)(const struct report *r, int side,
+					  int other);
 		bool of_two; /* the other side's recording is needed */
 	} asked[] = {
 		{ wrong_port, true },	  { request_lost, true },
 		{ answer_lost, true },	  { not_accepted, false },
 		{ not_connected, false },
 	};
+	struct explanation why = { 0 };
 
+	for (size_t i = 0; i < sizeof(asked) / sizeof(*asked); i++) {
+		if (!asked[i].of_two)
+			why = asked[i].why(r, s, s);
+		EACH_OTHER(o, r, s)
+			if (!why.cause[0])
+				why = asked[i].why(r, s, o);
+		if (why.cause[0])
+			return why;
+	}
+	return why;
+}
+
+void check_cm(const struct report *r, struct causes *all)
+{
 	for (int s = 0; s < r->sides; s++) {
 		struct explanation why = { 0 };
 
-		if (!still_waits(r, s))
-			continue;
-		for (size_t i = 0;
-		     i < sizeof(asked) / sizeof(*asked) && !why.cause[0]; i++)
-			if (r->sides > 1 || !asked[i].of_two)
-				why = asked[i].why(r, s);
+		if (still_waits(r, s))
+			why = why_unconnected(r, s);
 		if (why.cause[0])
 			cause_add(r, all, last_of(r, s), NULL, &why);
 	}

@@ -14,7 +14,7 @@ void compare_pairs(const struct report *r, struct causes *all)
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
 
-		if (qp->side || !qp->peer || !strcmp(qp->type, "UD"))
+		if (!qp->peer || qp->peer < qp || !strcmp(qp->type, "UD"))
 			continue;
 		why = world_explain(r, qp, NULL, INT64_MAX,
 				    IBV_WC_RETRY_EXC_ERR);
@@ -65,31 +65,23 @@ void check_writes(const struct report *r, struct causes *all)
 
 /* ---- UD ------------------------------------------------------------------- */
 
-static const struct qp *datagram_target(const struct report *r, int side,
-					uint64_t qpn)
+/* 别的哪一侧的 UD QP 是 @qpn；@qpn 为 0：任何一个，只有一个才说得出本该是谁。*/
+static const struct qp *datagram_qp(const struct report *r, int from,
+				    uint64_t qpn)
 {
-	for (size_t i = 0; i < r->qp_count; i++)
-		if (r->qps[i].side == side && r->qps[i].qpn == qpn &&
-		    !strcmp(r->qps[i].type, "UD"))
-			return &r->qps[i];
-	return NULL;
-}
-
-/* 那一边只有一个 UD QP，才说得出本该是谁。*/
-static const struct qp *only_datagram_qp(const struct report *r, int side)
-{
-	const struct qp *only = NULL;
+	const struct qp *found = NULL;
 
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
 
-		if (qp->side != side || strcmp(qp->type, "UD"))
+		if (qp->side == from || strcmp(qp->type, "UD") ||
+		    (qpn && qp->qpn != qpn))
 			continue;
-		if (only)
-			return NULL;
-		only = qp;
+		if (qpn || found)
+			return qpn ? qp : NULL;
+		found = qp;
 	}
-	return only;
+	return found;
 }
 
 static struct explanation wrong_target(const struct qp *to, uint32_t qpn,
@@ -114,17 +106,17 @@ static struct explanation wrong_target(const struct qp *to, uint32_t qpn,
 static struct explanation why_dropped(const struct report *r,
 				      const struct event *post)
 {
-	const struct qp *only = only_datagram_qp(r, !post->side);
+	const struct qp *only = datagram_qp(r, post->side, 0);
 	const struct qp *to;
 	struct recalled wr;
 	char name[80];
 	uint32_t key;
 
 	world_recall(r, post, &wr);
-	to = datagram_target(r, !post->side, wr.send.wr.ud.remote_qpn);
+	to = datagram_qp(r, post->side, wr.send.wr.ud.remote_qpn);
 	if (!to && only)
 		return wrong_target(only, wr.send.wr.ud.remote_qpn,
-				    world_name(name, sizeof(name), only));
+				    world_name(r, name, sizeof(name), only));
 	if (!to || !json_object_get(to->believes, "qkey"))
 		return (struct explanation){ 0 };
 	key = (uint32_t)value_in(to->believes, "qkey");
@@ -137,7 +129,7 @@ static struct explanation why_dropped(const struct report *r,
 		       "a datagram is sent with Q_Key 0x%x, and %s has 0x%x: "
 		       "it is dropped without a word",
 		       wr.send.wr.ud.remote_qkey,
-		       world_name(name, sizeof(name), to), key);
+		       world_name(r, name, sizeof(name), to), key);
 }
 
 static bool judge_datagram(const struct report *r, const struct qp *qp,
@@ -197,8 +189,9 @@ void check_receives(const struct report *r, struct causes *all)
 			      "has completed",
 			      "%s waits for a receive of %s, which has none "
 			      "posted any more",
-			      world_name(names[0], sizeof(names[0]), qp),
-			      world_name(names[1], sizeof(names[1]), qp->peer));
+			      world_name(r, names[0], sizeof(names[0]), qp),
+			      world_name(r, names[1], sizeof(names[1]),
+					 qp->peer));
 		cause_add(r, all, i, qp, &why);
 		return;
 	}
@@ -211,12 +204,12 @@ static uint64_t outstanding_in(const struct report *r, int side, uint64_t cq)
 {
 	uint64_t n = 0;
 
-	for (size_t i = 0; i < r->count && n < MOST_POSTS; i++) {
+	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 		const struct qp *qp = qp_of(r, e->side, e->qp);
 		bool send = e->class == CLASS_POST_SEND;
 
-		if (e->side != side || !qp || e->refused ||
+		if (n >= MOST_POSTS || !qp || e->refused ||
 		    (!send && e->class != CLASS_POST_RECV) ||
 		    e->complete != NOWHERE ||
 		    number_in(qp->first, send ? "send_cq" : "recv_cq") != cq)
@@ -247,11 +240,12 @@ void check_cq_room(const struct report *r, struct causes *all)
 				"create the CQ with room for all "
 				"requests that complete in it: max_send_wr "
 				"and max_recv_wr of all its QPs",
-				"CQ %ju of %c has room for %ju "
+				"CQ %ju of %s has room for %ju "
 				"completions, and %ju requests that "
 				"complete in it are outstanding: what "
 				"does not fit is lost",
-				number_in(line, "cq"), "AB"[e->side], room, n);
+				number_in(line, "cq"), r->side[e->side].name,
+				room, n);
 			cause_add(r, all, i, NULL, &why);
 		}
 		json_decref(line);

@@ -101,12 +101,9 @@ void cause_add(const struct report *r, struct causes *all, size_t event,
 
 size_t last_of(const struct report *r, int side)
 {
-	size_t i = r->count;
+	const struct list *own = &r->side[side].own;
 
-	while (i-- > 0)
-		if (r->events[i].side == side)
-			return i;
-	return NOWHERE;
+	return own->count ? own->at[own->count - 1] : NOWHERE;
 }
 
 /* 停顿里等着的那个请求，后来完成了：等到了。*/
@@ -118,30 +115,27 @@ bool was_done(const struct report *r, const struct cause *cause)
 	return false;
 }
 
-/* 没有自己结束，或者自己说没有做成。*/
+/* 没有自己结束，或者自己说没有做成；还在跑的，什么也没有说。*/
 bool gave_up(const struct side *side)
 {
-	return !side->ended || side->code > 0;
+	return side->ended ? side->code > 0 : !side->runs || side->stands;
 }
 
 size_t modified(const struct report *r, const struct qp *qp)
 {
-	size_t i = r->count;
-
-	while (i-- > 0)
-		if (is_of(&r->events[i], qp) &&
-		    !strcmp(r->events[i].ev, "modify_qp"))
-			return i;
+	for (size_t k = qp->own.count; k-- > 0;)
+		if (!strcmp(r->events[qp->own.at[k]].ev, "modify_qp"))
+			return qp->own.at[k];
 	return last_of(r, qp->side);
 }
 
 bool got_to(const struct report *r, const struct qp *qp, const char *state)
 {
-	for (size_t i = 0; i < r->count; i++) {
+	EACH(i, &qp->own) {
 		const struct event *e = &r->events[i];
 
-		if (is_of(e, qp) && !strcmp(e->ev, "modify_qp") &&
-		    e->class != CLASS_FAILURE && event_says(r, e, "to", state))
+		if (!strcmp(e->ev, "modify_qp") && e->class != CLASS_FAILURE &&
+		    event_says(r, e, "to", state))
 			return true;
 	}
 	return false;
@@ -149,9 +143,12 @@ bool got_to(const struct report *r, const struct qp *qp, const char *state)
 
 bool is_connected(const struct report *r, int side)
 {
-	for (size_t i = 0; i < r->qp_count; i++)
-		if (r->qps[i].side == side && got_to(r, &r->qps[i], "RTR"))
+	for (size_t id = 1; id < r->side[side].qps_end; id++) {
+		const struct qp *qp = qp_of(r, side, id);
+
+		if (qp && got_to(r, qp, "RTR"))
 			return true;
+	}
 	return false;
 }
 
@@ -161,11 +158,9 @@ int64_t receives_left(const struct report *r, const struct qp *qp)
 	bool shared = json_object_get(qp->first, "srq") != NULL;
 	int64_t n = 0;
 
-	for (size_t i = 0; i < r->count; i++) {
+	EACH(i, shared ? &r->side[qp->side].own : &qp->own) {
 		const struct event *e = &r->events[i];
 
-		if (e->side != qp->side || (!shared && e->qp != qp->id))
-			continue;
 		if (e->class == CLASS_POST_RECV && !e->refused &&
 		    shared == !strcmp(e->ev, "post_srq_recv"))
 			n++;
@@ -222,12 +217,14 @@ void cause_suggest(const struct report *r, struct causes *all, size_t where,
 size_t last_event(const struct report *r, int side, const char *ev,
 		  const char *op)
 {
-	size_t i = r->count;
+	const struct list *own = &r->side[side].own;
 
-	while (i-- > 0)
-		if (r->events[i].side == side && !strcmp(r->events[i].ev, ev) &&
-		    (!op || !strcmp(r->events[i].op, op)))
-			return i;
+	for (size_t k = own->count; k-- > 0;) {
+		const struct event *e = &r->events[own->at[k]];
+
+		if (!strcmp(e->ev, ev) && (!op || !strcmp(e->op, op)))
+			return own->at[k];
+	}
 	return NOWHERE;
 }
 

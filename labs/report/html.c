@@ -27,9 +27,10 @@ static json_t *sides_of(const struct report *r)
 
 		json_array_append_new(
 			list,
-			json_pack("{s:s, s:O?, s:I, s:I, s:I, s:I}", "path",
-				  side->path, "start", side->start, "events",
-				  (json_int_t)side->events, "first",
+			json_pack("{s:s, s:b, s:s, s:O?, s:I, s:I, s:I, s:I}",
+				  "name", side->name, "shown", (int)side->shown,
+				  "path", side->path, "start", side->start,
+				  "events", (json_int_t)side->events, "first",
 				  (json_int_t)side->first, "last",
 				  (json_int_t)side->last, "lost",
 				  (json_int_t)side->lost));
@@ -63,7 +64,7 @@ static json_t *rows_of(const struct report *r, const struct qp *a)
 {
 	char word[WORD_SIZE];
 	struct belief rows[MAX_BELIEFS];
-	size_t n = report_beliefs(a, rows);
+	size_t n = report_beliefs(r, a, rows);
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < n; i++)
@@ -82,12 +83,11 @@ static json_t *pairs_of(const struct report *r)
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *a = &r->qps[i];
 
-		if (a->side == 0 && a->peer)
-			json_array_append_new(list,
-					      json_pack("{s:I, s:I, s:o}", "a",
-							(json_int_t)a->id, "b",
-							(json_int_t)a->peer->id,
-							"rows", rows_of(r, a)));
+		if (a->peer > a && r->side[a->side].shown)
+			json_array_append_new(
+				list, json_pack("{s:i, s:i, s:o}", "a", (int)i,
+						"b", (int)(a->peer - r->qps),
+						"rows", rows_of(r, a)));
 	}
 	return list;
 }

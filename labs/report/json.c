@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *side_name(int side)
+static json_t *side_name(const struct report *r, int side)
 {
-	return json_string(side ? "B" : "A");
+	return json_string(r->side[side].name);
 }
 
 /* 命令行上的文件名、截断在半个字符处的文字，未必是 UTF-8；写出来的总是合法的 JSON。*/
@@ -36,10 +36,10 @@ static json_int_t count_posts(const struct report *r, int side, bool arrived)
 {
 	json_int_t n = 0;
 
-	for (size_t i = 0; i < r->count; i++) {
+	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 
-		n += e->side == side && !e->refused &&
+		n += !e->refused &&
 		     (e->class == CLASS_POST_SEND ||
 		      e->class == CLASS_POST_RECV) &&
 		     (!arrived || e->arrival != NOWHERE);
@@ -59,7 +59,7 @@ static json_t *sides_of(const struct report *r)
 			list,
 			json_pack("{s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:b, "
 				  "s:I, s:I}",
-				  "side", side_name(s), "path",
+				  "side", side_name(r, s), "path",
 				  any_text(side->path), "program",
 				  text_in(start, "program"), "command",
 				  text_in(start, "command"), "host",
@@ -80,7 +80,7 @@ static json_t *event_of(const struct report *r, size_t i)
 
 	json_decref(event_describe(r, event, text));
 	return json_pack("{s:o, s:I, s:I, s:s, s:o}", "side",
-			 side_name(event->side), "line",
+			 side_name(r, event->side), "line",
 			 (json_int_t)event->line, "t", (json_int_t)event->t,
 			 "ev", event->ev, "text", any_text(text));
 }
@@ -126,10 +126,12 @@ static json_t *cause_of(const struct report *r, const struct cause *cause,
 	json_t *object;
 
 	report_speak(r, cause->line);
-	object = json_pack("{s:I, s:s, s:s, s:o, s:s, s:I, s:o}", "rank",
+	object = json_pack("{s:I, s:s, s:s, s:s, s:o, s:s, s:I, s:o}", "rank",
 			   (json_int_t)rank, "id", cause->id, "kind",
-			   kinds[cause->kind], "side", side_name(cause->side),
-			   "cause", text_in(cause->line, "cause"), "times",
+			   kinds[cause->kind], "certainty",
+			   cause_is_sure(cause) ? "cause" : "hint", "side",
+			   side_name(r, cause->side), "cause",
+			   text_in(cause->line, "cause"), "times",
 			   (json_int_t)cause->times, "events",
 			   events_of(r, cause));
 
@@ -149,11 +151,10 @@ static json_t *cause_of(const struct report *r, const struct cause *cause,
 json_t *report_causes_as_json(const struct report *r)
 {
 	json_t *list = json_array();
-	size_t count;
-	const struct cause *causes = report_causes(r, &count);
 
-	for (size_t i = 0; i < count; i++)
-		json_array_append_new(list, cause_of(r, &causes[i], i + 1));
+	for (size_t i = 0; i < r->causes.count; i++)
+		json_array_append_new(list,
+				      cause_of(r, &r->causes.items[i], i + 1));
 	return list;
 }
 
@@ -167,16 +168,20 @@ static json_t *differences_of(const struct report *r)
 		const struct qp *a = &r->qps[i];
 		size_t n = 0;
 
-		if (a->side == 0 && a->peer)
-			n = report_beliefs(a, rows);
+		if (a->peer > a)
+			n = report_beliefs(r, a, rows);
 		for (size_t j = 0; j < n; j++)
 			if (rows[j].differs)
 				json_array_append_new(
 					list,
-					json_pack("{s:I, s:I, s:s, s:s, "
-						  "s:s}",
+					json_pack("{s:I, s:I, s:s, s:s, s:s, "
+						  "s:s, s:s}",
 						  "a", (json_int_t)a->qpn, "b",
 						  (json_int_t)a->peer->qpn,
+						  "a_side",
+						  r->side[a->side].name,
+						  "b_side",
+						  r->side[a->peer->side].name,
 						  "what",
 						  report_word(r, word,
 							      rows[j].what),

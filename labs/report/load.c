@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * load.c —— 读一份或两份记录，放到同一条时间轴上
+ * load.c —— 读几份记录，放到同一条时间轴上
  *
  * 文件里只有当时发生的事：哪个地址的 QP，哪个 wr_id。谁是第几号、哪个 completion 了结了哪一次
  * post，由记录器自己用的那本账（recorder/objects.c）从头再记一遍得出。
@@ -227,7 +227,7 @@ static void add_event(struct report *r, int side, struct place place)
 	*event = (struct event){
 		.place = place,
 		.line = (uint32_t)++r->side[side].events,
-		.side = (uint8_t)side,
+		.side = (uint16_t)side,
 		.t = recording_time(rec, item.stamp),
 		.cause = NOWHERE,
 		.arrival = NOWHERE,
@@ -299,10 +299,11 @@ static void align(struct report *r)
 {
 	int64_t zero = INT64_MAX;
 
-	if (r->sides == 2 && strcmp(text_in(r->side[0].start, "boot"),
-				    text_in(r->side[1].start, "boot")))
-		r->side[1].shift =
-			wall_minus_monotonic(r, 1) - wall_minus_monotonic(r, 0);
+	for (int s = 1; s < r->sides; s++)
+		if (strcmp(text_in(r->side[0].start, "boot"),
+			   text_in(r->side[s].start, "boot")))
+			r->side[s].shift = wall_minus_monotonic(r, s) -
+					   wall_minus_monotonic(r, 0);
 	for (size_t i = 0; i < r->count; i++) {
 		struct event *event = &r->events[i];
 
@@ -326,13 +327,38 @@ static void align(struct report *r)
 	}
 }
 
+/* "A" ... "Z", "AA" ... */
+static void name_side(struct side *side, int number)
+{
+	char *at = side->name + sizeof(side->name) - 1;
+
+	for (number++; number; number = (number - 1) / 26)
+		*--at = (char)('A' + (number - 1) % 26);
+	memmove(side->name, at, strlen(at) + 1);
+}
+
+/* 一千份里有一份读不了，别的照看；只有一两份的，就是它。*/
 int report_load(struct report *r, char **paths, int count)
 {
-	r->sides = count;
 	r->words = json_object();
-	for (int i = 0; i < count; i++)
-		if (load_side(r, i, paths[i]))
+	r->side = calloc((size_t)count, sizeof(*r->side));
+	if (!r->side)
+		return fail(-1, NULL, "no memory for %d recordings", count);
+	for (int i = 0; i < count; i++) {
+		size_t before = r->count;
+
+		if (!load_side(r, r->sides, paths[i])) {
+			name_side(&r->side[r->sides], r->sides);
+			r->sides++;
+			continue;
+		}
+		if (count <= 2)
 			return -1;
+		r->count = before;
+		memset(&r->side[r->sides], 0, sizeof(*r->side));
+	}
+	if (!r->sides)
+		return -1;
 	align(r);
 	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * main.c —— qptrace-report：一份或两份记录，合成一条时间线
+ * main.c —— qptrace-report：几份记录，合成一条时间线
  */
 #include "parts.h"
 
@@ -15,7 +15,7 @@ static int usage(FILE *to)
 {
 	fprintf(to, "usage: qptrace report [--html FILE | --perfetto FILE | "
 		    "--json] "
-		    "[--all] A.qpt [B.qpt]\n"
+		    "[--all] A.qpt [B.qpt ...]\n"
 		    "\n"
 		    "  --html FILE  write a page instead of the text\n"
 		    "  --perfetto FILE  write a trace for ui.perfetto.dev\n"
@@ -93,7 +93,10 @@ int main(int argc, char **argv)
 	if (dump)
 		return report_dump(&r) ? 1 : 0;
 	r.chinese = explain_speaks_chinese(lang);
-	report_build(&r, all);
+	if (report_build(&r))
+		return 1;
+	report_judge(&r);
+	report_choose(&r, all);
 	if (json + (html != NULL) + (perfetto != NULL) > 1)
 		return usage(stderr);
 	if (wire)

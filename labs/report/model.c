@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * model.c —— 从事件里认出 QP、谁和谁是一对、哪一次 send 引出了哪个 completion
+ * model.c —— 从事件里认出 QP、哪一次 send 引出了哪个 completion、两边各自以为什么
  */
 #include "parts.h"
 
@@ -11,19 +11,6 @@
 #include <string.h>
 
 #define KEEP_ENDS 700 /* 每一侧，数据事件的头和尾各留多少 */
-
-struct qp *qp_of(const struct report *r, int side, uint64_t id)
-{
-	for (size_t i = 0; id && i < r->qp_count; i++)
-		if (r->qps[i].side == side && r->qps[i].id == id)
-			return &r->qps[i];
-	return NULL;
-}
-
-bool is_of(const struct event *event, const struct qp *qp)
-{
-	return event->side == qp->side && event->qp == qp->id;
-}
 
 /* ---- QP ------------------------------------------------------------------- */
 
@@ -50,17 +37,42 @@ static void learn(struct qp *qp, json_t *line)
 	json_decref(line);
 }
 
+#define MOST_QPS (UINT32_C(1) << 20) /* 一侧的；号码再大就不可信了 */
+
+/* QP 号 @id 的位子。*/
+static bool make_place(struct side *side, uint32_t id)
+{
+	size_t end = side->qps_end;
+	uint32_t *more;
+
+	if (id < end)
+		return true;
+	if (id >= MOST_QPS)
+		return false;
+	side->qps_end = id * 2 + 8;
+	more = realloc(side->qps, side->qps_end * sizeof(*more));
+	if (!more) {
+		side->qps_end = end;
+		return false;
+	}
+	memset(more + end, 0, (side->qps_end - end) * sizeof(*more));
+	side->qps = more;
+	return true;
+}
+
 static void add_qp(struct report *r, const struct event *event)
 {
+	struct side *side = &r->side[event->side];
 	struct qp *more;
 	json_t *line;
 
-	if (qp_of(r, event->side, event->qp))
+	if (qp_of(r, event->side, event->qp) || !make_place(side, event->qp))
 		return;
 	more = array_room(r->qps, r->qp_count, sizeof(*more));
 	if (!more)
 		return;
 	r->qps = more;
+	side->qps[event->qp] = (uint32_t)r->qp_count + 1;
 	line = event_line(r, event);
 	r->qps[r->qp_count++] = (struct qp){
 		.side = event->side,
@@ -113,95 +125,6 @@ static void find_qps(struct report *r)
 	}
 }
 
-/* ---- 谁和谁是一对 ---------------------------------------------------------- */
-
-static int64_t number_of(const struct qp *qp, const char *key)
-{
-	json_t *value = json_object_get(qp->believes, key);
-
-	return value ? json_integer_value(value) : -1;
-}
-
-static bool same_text(const struct qp *a, const char *key_a, const struct qp *b,
-		      const char *key_b)
-{
-	const char *x = json_string_value(json_object_get(a->believes, key_a));
-	const char *y = json_string_value(json_object_get(b->believes, key_b));
-
-	return x && y && !strcmp(x, y);
-}
-
-/*
- * 两边的话对得上几条？QPN 写错正是要找的错误之一，所以不能只凭 QPN 配对：对上的
- * 越多越像，一条也对不上但各只有一个 QP 的，也算一对。
- */
-static int likeness(const struct qp *a, const struct qp *b)
-{
-	int score = 0;
-
-	if (strcmp(a->type, b->type))
-		return -1;
-	score += 4 * (number_of(a, "dest_qpn") == (int64_t)b->qpn);
-	score += 4 * (number_of(b, "dest_qpn") == (int64_t)a->qpn);
-	score += 3 * same_text(a, "dgid", b, "sgid");
-	score += 3 * same_text(b, "dgid", a, "sgid");
-	score += 2 * (number_of(a, "rq_psn") >= 0 &&
-		      number_of(a, "rq_psn") == number_of(b, "sq_psn"));
-	score += 2 * (number_of(b, "rq_psn") >= 0 &&
-		      number_of(b, "rq_psn") == number_of(a, "sq_psn"));
-	return score;
-}
-
-/* 用过，而还没有配对。*/
-static bool is_free(const struct qp *qp, int side)
-{
-	return qp->side == side && !qp->peer &&
-	       (json_object_size(qp->believes) || qp->sends || qp->receives);
-}
-
-/* 还没有配对的里面最像的一对，分数不低于 @floor；没有则 false。*/
-static bool join_best(struct report *r, int floor)
-{
-	struct qp *a = NULL, *b = NULL;
-
-	for (size_t i = 0; i < r->qp_count; i++)
-		for (size_t j = 0; is_free(&r->qps[i], 0) && j < r->qp_count;
-		     j++) {
-			int score = is_free(&r->qps[j], 1)
-					    ? likeness(&r->qps[i], &r->qps[j])
-					    : -1;
-
-			if (score < floor)
-				continue;
-			floor = score + 1;
-			a = &r->qps[i];
-			b = &r->qps[j];
-		}
-	if (!a)
-		return false;
-	a->peer = b;
-	b->peer = a;
-	return true;
-}
-
-#define SURE	 8   /* 两个 QPN 都对得上 */
-#define MANY_QPS 100 /* 再多就只配有把握的 */
-
-static void find_peers(struct report *r)
-{
-	for (size_t i = 0; i < r->qp_count; i++)
-		for (size_t j = 0; is_free(&r->qps[i], 0) && j < r->qp_count;
-		     j++)
-			if (is_free(&r->qps[j], 1) &&
-			    likeness(&r->qps[i], &r->qps[j]) >= SURE) {
-				r->qps[i].peer = &r->qps[j];
-				r->qps[j].peer = &r->qps[i];
-			}
-	if (r->qp_count <= MANY_QPS)
-		while (join_best(r, 0))
-			;
-}
-
 /* ---- 因果 ----------------------------------------------------------------- */
 
 /* 编号 n -> 事件下标。n 从 1 连续编号，直接作下标。*/
@@ -212,21 +135,22 @@ struct numbers {
 
 static struct numbers number_posts(const struct report *r, int side)
 {
+	const struct list *own = &r->side[side].own;
 	struct numbers posts = { 0 };
 
-	for (size_t i = 0; i < r->count; i++)
-		if (r->events[i].side == side && r->events[i].n >= posts.size)
+	EACH(i, own)
+		if (r->events[i].n >= posts.size)
 			posts.size = r->events[i].n + 1;
-	if (posts.size > r->count * 4 + 1024)
+	if (posts.size > own->count * 4 + 1024)
 		posts.size = 0; /* 编号不可信：不画箭头，也不爆内存 */
 	posts.index = calloc(posts.size + 1, sizeof(*posts.index));
 	for (uint64_t n = 0; posts.index && n < posts.size; n++)
 		posts.index[n] = NOWHERE;
-	for (size_t i = 0; posts.index && i < r->count; i++) {
+	EACH(i, own) {
 		const struct event *event = &r->events[i];
 		uint64_t n = event->n;
 
-		if (event->side == side && n && n < posts.size &&
+		if (posts.index && n && n < posts.size &&
 		    (event->class == CLASS_POST_SEND ||
 		     event->class == CLASS_POST_RECV))
 			posts.index[n] = i;
@@ -256,8 +180,8 @@ static void link_completions(struct report *r, int side)
 {
 	struct numbers posts = number_posts(r, side);
 
-	for (size_t i = 0; posts.index && i < r->count; i++)
-		if (r->events[i].side == side)
+	if (posts.index)
+		EACH(i, &r->side[side].own)
 			link_one(r, i, &posts);
 	free(posts.index);
 }
@@ -294,28 +218,23 @@ bool is_arrival(const struct event *event)
  */
 static void link_arrivals(struct report *r, const struct qp *from)
 {
-	const struct qp *to = from->peer;
+	const struct list *to = &from->peer->own;
 	size_t sends = 0, arrivals = 0, j = 0;
 
-	for (size_t i = 0; i < r->count; i++) {
-		const struct event *e = &r->events[i];
-
-		sends += is_of(e, from) && delivers(r, e);
-		arrivals += is_of(e, to) && is_arrival(e);
-	}
+	EACH(i, &from->own)
+		sends += delivers(r, &r->events[i]);
+	EACH(i, to)
+		arrivals += is_arrival(&r->events[i]);
 	if (strcmp(from->type, "RC") && sends != arrivals)
 		return;
-	for (size_t i = 0; i < r->count; i++) {
-		struct event *e = &r->events[i];
-
-		if (!is_of(e, from) || !delivers(r, e))
+	EACH(i, &from->own) {
+		if (!delivers(r, &r->events[i]))
 			continue;
-		while (j < r->count &&
-		       !(is_of(&r->events[j], to) && is_arrival(&r->events[j])))
+		while (j < to->count && !is_arrival(&r->events[to->at[j]]))
 			j++;
-		if (j == r->count)
+		if (j == to->count)
 			return;
-		e->arrival = (uint32_t)j++;
+		r->events[i].arrival = to->at[j++];
 	}
 }
 
@@ -328,14 +247,15 @@ bool is_data(const struct event *event)
 
 static void leave_out(struct report *r, int side)
 {
+	const struct list *own = &r->side[side].own;
 	size_t total = 0, seen = 0;
 
-	for (size_t i = 0; i < r->count; i++)
-		total += r->events[i].side == side && is_data(&r->events[i]);
-	for (size_t i = 0; i < r->count; i++) {
+	EACH(i, own)
+		total += is_data(&r->events[i]);
+	EACH(i, own) {
 		struct event *e = &r->events[i];
 
-		if (e->side != side || !is_data(e))
+		if (!is_data(e))
 			continue;
 		seen++;
 		if (seen <= KEEP_ENDS || seen + KEEP_ENDS > total)
@@ -347,18 +267,58 @@ static void leave_out(struct report *r, int side)
 	}
 }
 
-void report_build(struct report *r, bool all)
+int report_build(struct report *r)
 {
 	find_qps(r);
-	find_peers(r);
+	if (report_lists(r))
+		return -1;
+	report_pair(r);
+	report_acquaint(r);
 	world_regions(r);
 	for (int side = 0; side < r->sides; side++)
 		link_completions(r, side);
 	for (size_t i = 0; i < r->qp_count; i++)
 		if (r->qps[i].peer)
 			link_arrivals(r, &r->qps[i]);
-	for (int side = 0; !all && side < r->sides; side++)
-		leave_out(r, side);
+	return 0;
+}
+
+#define MOST_SHOWN 16
+
+/* 太多了就只画出了事的那几个，和它们的对端。*/
+static void show(struct report *r, int side, int *room)
+{
+	if (*room > 0 && !r->side[side].shown) {
+		r->side[side].shown = true;
+		--*room;
+	}
+}
+
+void report_choose(struct report *r, bool all)
+{
+	const struct causes *causes = &r->causes;
+	int room = all ? r->sides : MOST_SHOWN;
+
+	for (int s = 0; s < r->sides; s++)
+		r->side[s].shown = false;
+	for (size_t i = 0; i < causes->count; i++) {
+		const struct side *side = &r->side[causes->items[i].side];
+
+		show(r, causes->items[i].side, &room);
+		for (size_t k = 0; k < side->other_count; k++)
+			show(r, side->others[k], &room);
+	}
+	for (int s = 0; s < r->sides; s++) {
+		show(r, s, &room);
+		if (!all)
+			leave_out(r, s);
+	}
+	for (size_t i = 0; i < r->count; i++) {
+		bool shown = r->side[r->events[i].side].shown;
+
+		r->left_out += r->events[i].kept && !shown;
+		r->events[i].kept = r->events[i].kept && shown;
+	}
 }
 
 /* ---- 两边各自以为 ---------------------------------------------------------- */
@@ -390,6 +350,7 @@ static void belief_text(char *out, size_t size, const struct qp *qp,
 /* 写到一半的表。*/
 struct table {
 	const struct qp *a, *b;
+	const char *names[2];
 	struct belief *rows;
 	size_t n;
 };
@@ -397,12 +358,13 @@ struct table {
 /*
  * 一行：同一件事，A 的话与 B 的话。两边都说了而不同，才算不一致；谁也没有说的，不成一行。
  */
-static struct belief *add_row(struct table *t, const char *what,
+static struct belief *add_row(struct table *t, const char *what, int whose,
 			      const char *key_a, const char *key_b)
 {
 	struct belief *row = &t->rows[t->n];
 
-	row->what = what;
+	snprintf(row->what, sizeof(row->what), what, t->names[whose],
+		 t->names[!whose]);
 	belief_text(row->a, sizeof(row->a), t->a, key_a);
 	belief_text(row->b, sizeof(row->b), t->b, key_b);
 	row->differs = row->a[0] && row->b[0] && strcmp(row->a, row->b);
@@ -413,9 +375,9 @@ static struct belief *add_row(struct table *t, const char *what,
 /* 我发出的 READ/ATOMIC 不能比对端肯接的多。*/
 static bool asks_too_much(const struct qp *qp, const struct qp *peer)
 {
-	int64_t takes = number_of(peer, "max_dest_rd_atomic");
+	int64_t takes = qp_believes(peer, "max_dest_rd_atomic");
 
-	return takes >= 0 && number_of(qp, "max_rd_atomic") > takes;
+	return takes >= 0 && qp_believes(qp, "max_rd_atomic") > takes;
 }
 
 /* "IPv4 to IPv6": 一侧自己的两个 GID 就不是一类，RTR 必然失败。*/
@@ -444,29 +406,35 @@ static void add_kinds(struct table *t)
 	bool good_a = gid_kinds(row->a, sizeof(row->a), t->a);
 	bool good_b = gid_kinds(row->b, sizeof(row->b), t->b);
 
-	row->what = "kinds of GID";
+	snprintf(row->what, sizeof(row->what), "kinds of GID");
 	row->differs = !good_a || !good_b;
 	t->n += row->differs;
 }
 
-size_t report_beliefs(const struct qp *a, struct belief rows[MAX_BELIEFS])
+size_t report_beliefs(const struct report *r, const struct qp *a,
+		      struct belief rows[MAX_BELIEFS])
 {
-	struct table t = { a, a->peer, rows, 0 };
+	struct table t = { a,
+			   a->peer,
+			   { r->side[a->side].name,
+			     r->side[a->peer->side].name },
+			   rows,
+			   0 };
 	struct belief *row;
 
-	add_row(&t, "A's QPN", "qpn", "dest_qpn");
-	add_row(&t, "B's QPN", "dest_qpn", "qpn");
-	add_row(&t, "A's first PSN", "sq_psn", "rq_psn");
-	add_row(&t, "B's first PSN", "rq_psn", "sq_psn");
-	add_row(&t, "A's GID", "sgid", "dgid");
-	add_row(&t, "B's GID", "dgid", "sgid");
+	add_row(&t, "%s's QPN", 0, "qpn", "dest_qpn");
+	add_row(&t, "%s's QPN", 1, "dest_qpn", "qpn");
+	add_row(&t, "%s's first PSN", 0, "sq_psn", "rq_psn");
+	add_row(&t, "%s's first PSN", 1, "rq_psn", "sq_psn");
+	add_row(&t, "%s's GID", 0, "sgid", "dgid");
+	add_row(&t, "%s's GID", 1, "dgid", "sgid");
 	add_kinds(&t);
-	add_row(&t, "path MTU", "path_mtu", "path_mtu");
-	add_row(&t, "Q_Key", "qkey", "qkey");
-	row = add_row(&t, "A reads, B answers", "max_rd_atomic",
+	add_row(&t, "path MTU", 0, "path_mtu", "path_mtu");
+	add_row(&t, "Q_Key", 0, "qkey", "qkey");
+	row = add_row(&t, "%s reads, %s answers", 0, "max_rd_atomic",
 		      "max_dest_rd_atomic");
 	row->differs = asks_too_much(a, a->peer);
-	row = add_row(&t, "B reads, A answers", "max_dest_rd_atomic",
+	row = add_row(&t, "%s reads, %s answers", 1, "max_dest_rd_atomic",
 		      "max_rd_atomic");
 	row->differs = asks_too_much(a->peer, a);
 	return t.n;

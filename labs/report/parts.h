@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * parts.h - what the files of this room share: the events of one or two
- * recordings on one time line, their QPs, and which send caused what.
+ * parts.h - what the files of this room share: the events of some recordings on one
+ * time line, their QPs, and which send caused what.
  *
- * Side 0 is called A, side 1 B. Everything lives until the program ends. Of an
+ * The sides are called A, B and on. Everything lives until the program ends. Of an
  * event only what links it to others is kept; the rest stays in the file, and is
  * read again for what is shown.
  */
@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define MAX_SIDES 2
+#define MAX_SIDES UINT16_MAX
 
 enum event_class {
 	CLASS_CONTROL, /* calls, events, start and exit */
@@ -41,16 +41,35 @@ struct event {
 	uint32_t qp;		      /* id within its process, 0: none */
 	uint32_t n, of;		      /* its members; 0: not said */
 	uint32_t remote_qpn;	      /* the same */
-	uint32_t cause;	     /* a completion: index of its post, or NOWHERE */
-	uint32_t arrival;    /* a send: index of the peer's completion */
-	uint32_t complete;   /* a post: index of its completion */
-	uint32_t owner;	     /* a record: id of the QP, SRQ or CQ called */
-	uint32_t qpn, cq;    /* of its QP; a completion: of which CQ */
-	uint8_t side, class; /* enum event_class */
+	uint32_t cause;	   /* a completion: index of its post, or NOWHERE */
+	uint32_t arrival;  /* a send: index of the peer's completion */
+	uint32_t complete; /* a post: index of its completion */
+	uint32_t owner;	   /* a record: id of the QP, SRQ or CQ called */
+	uint32_t qpn, cq;  /* of its QP; a completion: of which CQ */
+	uint16_t side;
+	uint8_t class;	     /* enum event_class */
 	uint8_t owner_kind;  /* enum object_kind */
 	uint8_t refused : 1; /* a post that the driver did not take */
 	uint8_t kept : 1;    /* is part of the report, not left out */
 };
+
+/* Some of all events, by time: their indexes. */
+struct list {
+	uint32_t *at;
+	size_t count;
+};
+
+/* Each of them in turn; @i: its index. */
+#define EACH(i, list)                                                  \
+	for (size_t k_##i = 0, i;                                      \
+	     k_##i < (list)->count && ((i) = (list)->at[k_##i], true); \
+	     k_##i++)
+
+/* Each side that @s talks to. */
+#define EACH_OTHER(o, r, s)                                              \
+	for (int k_##o = 0, o; k_##o < (int)(r)->side[s].other_count &&  \
+			       ((o) = (r)->side[s].others[k_##o], true); \
+	     k_##o++)
 
 struct qp {
 	int side;
@@ -60,6 +79,7 @@ struct qp {
 	json_t *believes; /* "dest_qpn", "rq_psn", "sgid", ... last set */
 	size_t sends, receives, completions, bad; /* counts */
 	struct qp *peer;
+	struct list own; /* its events */
 };
 
 struct side {
@@ -73,6 +93,15 @@ struct side {
 	bool ended;	     /* it told of its end: it returned or exited, */
 	int code;	     /* with this exit code; -1: not known */
 	bool signalled;	     /* or that a signal ends it */
+	bool runs;	     /* it is known to run still, */
+	bool stands;	     /* and has stopped for long */
+	bool shown;	     /* in the text and on the page */
+	char name[32];	     /* "A" */
+	struct list own;     /* its events */
+	int *others;	     /* whom it talks to: their indexes */
+	size_t other_count;
+	uint32_t *qps; /* by id: index of the QP, and 1 */
+	size_t qps_end;
 };
 
 /* A memory region of one side, and from when to when it was there. */
@@ -83,15 +112,47 @@ struct region {
 	struct explain_mr mr;
 };
 
+/* ---- what is wrong ---- */
+
+enum cause_kind {
+	CAUSE_FAILURE,	 /* a call, a completion or an event said so */
+	CAUSE_STALL,	 /* somebody waits for ever; for what */
+	CAUSE_HINT,	 /* somebody waited; what it may have waited for */
+	CAUSE_WARNING,	 /* was taken, and may hurt later */
+	CAUSE_AFTERMATH, /* follows from another failure that is known */
+	CAUSE_KINDS,
+};
+
+/* What was said about one QP (or none) of one side with one id. */
+struct cause {
+	enum cause_kind kind;
+	int side;
+	uint64_t qp;	 /* id within its process, 0: none */
+	char id[64];	 /* of the explainer, or the name of the errno */
+	char told[64];	 /* the same, as it was told: before it was judged */
+	json_t *line;	 /* that told it first */
+	size_t event;	 /* index of that */
+	size_t times;	 /* how often it was told */
+	size_t proof[3]; /* what it is about, by time: a post, its completion */
+	size_t proofs;
+	bool proven; /* of several, this one is it */
+};
+
+struct causes {
+	struct cause *items;
+	size_t count;
+};
+
 struct report {
 	int sides;
-	struct side side[MAX_SIDES];
+	struct side *side;
 	struct event *events; /* by time */
 	size_t count;
 	struct qp *qps;
 	size_t qp_count;
 	struct region *regions;
 	size_t region_count;
+	struct causes causes; /* ranked: the first is to be mended first */
 	size_t left_out;
 	json_t *words; /* what ev, op and status of all events point to */
 	bool chinese;  /* the reader wants it */
@@ -140,12 +201,11 @@ bool event_says(const struct report *r, const struct event *event,
 
 /* ---- model.c ---- */
 
-/* QPs, peers, causes; marks what is kept: all, or not more than fits a page. */
-void report_build(struct report *r, bool all);
+/* QPs, peers, which send caused what. 0, or -1 (reported) */
+int report_build(struct report *r);
 
-/* The QP of a side with this id, or NULL. @event is of @qp. */
-struct qp *qp_of(const struct report *r, int side, uint64_t id);
-bool is_of(const struct event *event, const struct qp *qp);
+/* With the causes: mark what is shown: @all, or not more than fits a page. */
+void report_choose(struct report *r, bool all);
 
 /* A post, a completion, or what is about a CQ: many, and much alike. */
 bool is_data(const struct event *event);
@@ -163,13 +223,27 @@ bool came_to_nothing(const struct report *r, const struct event *post);
 
 /* One row of what both sides of a connection believe. */
 struct belief {
-	const char *what;
+	char what[96];
 	char a[64], b[64]; /* as text; "": not said */
 	bool differs;
 };
 #define MAX_BELIEFS 16
 /* Of @a and its peer. Returns how many. */
-size_t report_beliefs(const struct qp *a, struct belief rows[MAX_BELIEFS]);
+size_t report_beliefs(const struct report *r, const struct qp *a,
+		      struct belief rows[MAX_BELIEFS]);
+
+/* ---- peers.c: QPs that are meant for each other, sides that talk, whose events ---- */
+
+/* The QP of a side with this id, or NULL. @event is of @qp. */
+struct qp *qp_of(const struct report *r, int side, uint64_t id);
+bool is_of(const struct event *event, const struct qp *qp);
+
+void report_pair(struct report *r);
+void report_acquaint(struct report *r);
+int report_lists(struct report *r); /* 0, or -1 (reported) */
+
+/* What it was told, as a number; -1: nothing. */
+int64_t qp_believes(const struct qp *qp, const char *key);
 
 /* ---- world.c: for the explainer, what it would ask the program ---- */
 
@@ -190,7 +264,8 @@ void world_recall(const struct report *r, const struct event *post,
 		  struct recalled *out);
 
 /* "A's QP 17 (rxe0)" */
-const char *world_name(char *out, size_t size, const struct qp *qp);
+const char *world_name(const struct report *r, char *out, size_t size,
+		       const struct qp *qp);
 
 /*
  * Why @post (NULL: any) of @qp ended with @status at @t, by what both recordings
@@ -202,45 +277,23 @@ struct explanation world_explain(const struct report *r, const struct qp *qp,
 
 /* ---- causes.c ---- */
 
-enum cause_kind {
-	CAUSE_FAILURE,	 /* a call, a completion or an event said so */
-	CAUSE_STALL,	 /* somebody waits for ever; for what */
-	CAUSE_HINT,	 /* somebody waited; what it may have waited for */
-	CAUSE_WARNING,	 /* was taken, and may hurt later */
-	CAUSE_AFTERMATH, /* follows from another failure that is known */
-	CAUSE_KINDS,
-};
-
-/* What was said about one QP (or none) of one side with one id. */
-struct cause {
-	enum cause_kind kind;
-	int side;
-	uint64_t qp;	 /* id within its process, 0: none */
-	char id[64];	 /* of the explainer, or the name of the errno */
-	json_t *line;	 /* that told it first */
-	size_t event;	 /* index of that */
-	size_t times;	 /* how often it was told */
-	size_t proof[3]; /* what it is about, by time: a post, its completion */
-	size_t proofs;
-	bool proven; /* of several, this one is it */
-};
-
-struct causes {
-	struct cause *items;
-	size_t count;
-};
-
-/* What both recordings prove together, and what follows from what (blame.c). */
+/* What all recordings prove together, and what follows from what (blame.c). */
 void report_blame(const struct report *r, struct causes *all);
 
 /* @id names no single cause. */
 bool cause_is_vague(const char *id);
 
 /*
- * All causes, by kind, and those of one kind by time: so the first is what is
- * to be mended first, as far as the recordings tell. To be freed by nobody.
+ * Fills r->causes: by kind, and those of one kind by time; so the first is what is to be
+ * mended first, as far as the recordings tell. Text, page and JSON show this list.
  */
-struct cause *report_causes(const struct report *r, size_t *count);
+void report_judge(struct report *r);
+
+/* The rank, from 1, of the cause that @event told of; 0: it told of none. */
+size_t cause_rank(const struct report *r, const struct event *event);
+
+/* Somebody is to blame; not only perhaps, or later, or because of another. */
+bool cause_is_sure(const struct cause *cause);
 
 /*
  * ---- json.c ----
@@ -254,12 +307,13 @@ struct cause *report_causes(const struct report *r, size_t *count);
  *		    posts: work requests it posted, arrived: sends of them
  *		    whose receive is in the other recording}]
  *	causes	  [{rank: 1 ..., id, kind: "failure", "stall", "hint",
- *		    "warning" or "aftermath", side: "A", qpn, call, error: "EINVAL" or
+ *		    "warning" or "aftermath", certainty: "cause" or "hint",
+ *		    side: "A", qpn, call, error: "EINVAL" or
  *		    "REM_ACCESS_ERR", cause, next, seen: [], times,
  *		    events: [{side, line, t, ev, text}]}]
- *	differs	  [{a: QPN, b: QPN, what, a_says, b_says}]
+ *	differs	  [{a: QPN, b: QPN, a_side, b_side, what, a_says, b_says}]
  *
- * A cause has the first six, times and events always, the others where they are
+ * A cause has the first seven, times and events always, the others where they are
  * known. An id in lower case is a cause that the explainer names, one of those in
  * common/explain/texts.def; in capitals it is the errno or the status, of which no
  * cause was proven. Of events the first told it; the others are its proof: line
@@ -281,7 +335,7 @@ json_t *report_causes_as_json(const struct report *r);
 json_t *event_describe(const struct report *r, const struct event *event,
 		       char out[DESCRIBED_SIZE]);
 
-/* To stdout; unless @all, a long time line comes without its middle. */
+/* To stdout, the causes first; unless @all, a long time line comes without its middle. */
 void report_as_text(const struct report *r, bool all);
 int report_as_html(const struct report *r, const char *template_path,
 		   const char *path);

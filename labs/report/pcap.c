@@ -160,8 +160,8 @@ static size_t add(const struct report *r, char *out, size_t size,
 	int n;
 
 	json_decref(event_describe(r, e, text));
-	n = snprintf(out, size, "%s%c %s (%+.3f ms)", what, "AB"[e->side], text,
-		     (double)(e->t - since) / 1e6);
+	n = snprintf(out, size, "%s%s %s (%+.3f ms)", what,
+		     r->side[e->side].name, text, (double)(e->t - since) / 1e6);
 	return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
 }
 

@@ -227,7 +227,7 @@ static void put_events(struct drawing *d, const uint64_t *processes,
 int report_as_perfetto(const struct report *r, const char *path)
 {
 	struct drawing d = { .r = r, .out = fopen(path, "w") };
-	uint64_t processes[MAX_SIDES];
+	uint64_t *processes = calloc((size_t)r->sides, sizeof(*processes));
 	uint64_t *parents = calloc(r->qp_count + 1, sizeof(*parents));
 	int64_t *ends = NULL;
 
@@ -238,11 +238,11 @@ int report_as_perfetto(const struct report *r, const char *path)
 	d.settled = calloc(r->qp_count + 1, sizeof(*d.settled));
 	if (d.lanes && d.settled)
 		ends = ends_of(&d);
-	if (ends && parents) {
+	if (ends && parents && processes) {
 		put_tracks(&d, processes, parents);
 		put_events(&d, processes, parents, ends);
 	}
-	if (fclose(d.out) || !ends || !parents)
+	if (fclose(d.out) || !ends || !parents || !processes)
 		return fail(-1, "choose another file", "cannot write %s: %s",
 			    path, strerror(errno));
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rules.h - what both recordings prove together: the rules of cm.c, compare.c,
+ * rules.h - what the recordings prove together: the rules of cm.c, compare.c,
  * slips.c, unread.c and waits.c, and what they ask (facts.c, threads.c). blame.c
  * applies them, in its order, until one has found a cause.
  */

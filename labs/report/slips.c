@@ -21,11 +21,11 @@ static struct habit signals(const struct report *r, const struct qp *qp)
 {
 	struct habit h = { .odd = NOWHERE, .last = NOWHERE };
 
-	for (size_t i = 0; i < r->count && h.with + h.without < MOST_POSTS;
-	     i++) {
+	EACH(i, &qp->own) {
 		const struct event *e = &r->events[i];
 
-		if (!is_of(e, qp) || e->refused || e->class != CLASS_POST_SEND)
+		if (h.with + h.without >= MOST_POSTS || e->refused ||
+		    e->class != CLASS_POST_SEND)
 			continue;
 		h.last = i;
 		if (makes_completion(r, qp, e)) {
@@ -46,11 +46,11 @@ static bool waits_for_nothing(const struct report *r, int side)
 	for (size_t i = 0; i < r->qp_count; i++)
 		if (r->qps[i].side == side && receives_left(r, &r->qps[i]) > 0)
 			return false;
-	for (size_t i = 0; i < r->count; i++) {
+	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 		const struct qp *qp = qp_of(r, e->side, e->qp);
 
-		if (e->side != side || !qp || e->class != CLASS_POST_SEND)
+		if (!qp || e->class != CLASS_POST_SEND)
 			continue;
 		if (!e->refused && e->complete == NOWHERE &&
 		    makes_completion(r, qp, e))
@@ -140,9 +140,9 @@ void check_nothing_posted(const struct report *r, struct causes *all)
 		if (!is_stuck_polling(r, s, &where) || !waits_for_nothing(r, s))
 			continue;
 		why = because("post-forgotten", FIND_THE_NEXT,
-			      "%c waits for a completion, and has no request "
+			      "%s waits for a completion, and has no request "
 			      "outstanding that could bring one",
-			      "AB"[s]);
+			      r->side[s].name);
 		cause_suggest(r, all, where, &why);
 	}
 }
@@ -180,11 +180,11 @@ static struct pairs count_pairs(const struct report *r, const struct qp *qp)
 	json_t *before = NULL, *line;
 	bool between = false;
 
-	for (size_t i = 0; i < r->count && p.sends < MOST_POSTS; i++) {
+	EACH(i, &r->side[qp->side].own) {
 		const struct event *e = &r->events[i];
 
-		if (e->side != qp->side)
-			continue;
+		if (p.sends >= MOST_POSTS)
+			break;
 		between = between || e->class == CLASS_COMPLETION;
 		if (e->qp != qp->id || e->refused ||
 		    e->class != CLASS_POST_SEND)
@@ -229,7 +229,7 @@ void check_doubled(const struct report *r, struct causes *all)
 			      "messages",
 			      "%s posted one request twice in a row, with the "
 			      "same wr_id and buffer, and did so nowhere else",
-			      world_name(name, sizeof(name), qp));
+			      world_name(r, name, sizeof(name), qp));
 		cause_add(r, all, p.where, qp, &why);
 		return;
 	}
@@ -248,10 +248,10 @@ void check_surplus(const struct report *r, struct causes *all)
 		if (!qp->peer || !gave_up(&r->side[qp->side]) ||
 		    gave_up(&r->side[qp->peer->side]))
 			continue;
-		for (size_t k = 0; k < r->count; k++) {
+		EACH(k, &qp->own) {
 			const struct event *e = &r->events[k];
 
-			if (!is_of(e, qp) || !takes_receive(e))
+			if (!takes_receive(e))
 				continue;
 			sent++;
 			if (e->arrival == NOWHERE) {
@@ -262,13 +262,14 @@ void check_surplus(const struct report *r, struct causes *all)
 		if (left != 1 || sent < ENOUGH_TO_TELL ||
 		    receives_left(r, qp->peer) > 0)
 			continue;
-		why = because("post-doubled",
-			      "compare how many messages each side counts; is "
-			      "one of them posted twice?",
-			      "%s sent %zu messages; %s took all but one of "
-			      "them, had enough, and ended well",
-			      world_name(names[0], sizeof(names[0]), qp), sent,
-			      world_name(names[1], sizeof(names[1]), qp->peer));
+		why = because(
+			"post-doubled",
+			"compare how many messages each side counts; is "
+			"one of them posted twice?",
+			"%s sent %zu messages; %s took all but one of "
+			"them, had enough, and ended well",
+			world_name(r, names[0], sizeof(names[0]), qp), sent,
+			world_name(r, names[1], sizeof(names[1]), qp->peer));
 		cause_add(r, all, where, qp, &why);
 		return;
 	}

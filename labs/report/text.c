@@ -2,8 +2,8 @@
 /*
  * text.c —— 终端里的时间线
  *
- * A 的事件靠左，B 的缩进一格；连续的同类 post 合成一行；失败带着原因和下一步；最后
- * 是两边“各自以为”的对照表。
+ * 先是排好次序的原因，与 --json、网页是同一张表；再是时间线：A 的事件靠左，B 的缩进一格，
+ * 连续的同类 post 合成一行，说出原因的事件带着它的序号；最后是两边“各自以为”的对照表。
  */
 #include "parts.h"
 
@@ -210,16 +210,15 @@ static void print_padded(const struct report *r, const char *text, int width)
 	       width < 0 ? 0 : columns, "");
 }
 
-static void print_lines(const struct report *r, const struct event *event,
-			const json_t *line, const char *label)
+/* @label：后面 @text 的每一行都写上。*/
+static void print_lines(const struct report *r, const char *label,
+			const char *text)
 {
-	const char *text = text_in(line, label);
-
 	while (*text) {
 		size_t len = strcspn(text, "\n");
 
-		printf("%16s%s ", "", event->side ? "  " : "");
-		print_padded(r, label, -6);
+		printf("   ");
+		print_padded(r, label, -7);
 		printf(": %.*s\n", (int)len, text);
 		text += len + (text[len] == '\n');
 	}
@@ -229,19 +228,21 @@ static void print_event(const struct report *r, const struct event *event,
 			size_t times)
 {
 	char text[DESCRIBED_SIZE];
-	json_t *line = event_describe(r, event, text);
+	bool right = r->sides == 2 && event->side;
+	size_t rank = 0;
 
-	printf("%12.3f %s %c %s", (double)event->t / 1e6,
-	       event->side ? " " : "", "AB"[event->side], text);
+	if (event->class == CLASS_FAILURE || !strcmp(event->ev, "warning"))
+		rank = cause_rank(r, event);
+	json_decref(event_describe(r, event, text));
+	printf("%12.3f %s %s %s", (double)event->t / 1e6, right ? " " : "",
+	       r->side[event->side].name, text);
 	if (times > 1)
 		say(r, "", "  ... %zu times", times);
 	if (event->refused)
 		say(r, "", "  REFUSED");
+	if (rank)
+		printf("  [%zu]", rank);
 	printf("\n");
-	print_lines(r, event, line, "cause");
-	print_lines(r, event, line, "next");
-	print_lines(r, event, line, "seen");
-	json_decref(line);
 }
 
 static size_t data_rows(const struct report *r)
@@ -249,7 +250,8 @@ static size_t data_rows(const struct report *r)
 	size_t rows = 0;
 
 	for (size_t i = 0; i < r->count; i += run_length(r, i))
-		rows += is_data(&r->events[i]);
+		rows += is_data(&r->events[i]) &&
+			r->side[r->events[i].side].shown;
 	return rows;
 }
 
@@ -261,6 +263,8 @@ static void print_time_line(const struct report *r, bool all)
 	printf("\n%12s\n", "ms");
 	for (size_t i = 0; i < r->count; i += run) {
 		run = run_length(r, i);
+		if (!r->side[r->events[i].side].shown)
+			continue;
 		if (is_data(&r->events[i])) {
 			row++;
 			if (cut && row > MIDDLE_ROWS &&
@@ -290,13 +294,18 @@ static void print_time_line(const struct report *r, bool all)
 
 static void print_sides(const struct report *r)
 {
+	int hidden = 0;
+
 	for (int s = 0; s < r->sides; s++) {
 		const struct side *side = &r->side[s];
 		const char *command = json_string_value(
 			json_object_get(side->start, "command"));
 
-		say(r, "\n", "%c  %s (pid %lld), %zu events in %.3f s", "AB"[s],
-		    command ? command : side->path,
+		hidden += !side->shown;
+		if (!side->shown)
+			continue;
+		say(r, "\n", "%s  %s (pid %lld), %zu events in %.3f s",
+		    r->side[s].name, command ? command : side->path,
 		    (long long)number_in(side->start, "pid"), side->events,
 		    (double)(side->last - side->first) / 1e9);
 		if (side->gone)
@@ -313,6 +322,63 @@ static void print_sides(const struct report *r)
 			    "   it does not tell of the program's end: that "
 			    "still runs, or was killed");
 	}
+	if (hidden)
+		say(r, "\n",
+		    "and %d more, of which nothing is said (--all shows them)",
+		    hidden);
+}
+
+/* ---- 原因 ----------------------------------------------------------------- */
+
+static const char *label_of(const struct cause *cause)
+{
+	static const char *const labels[CAUSE_KINDS] = {
+		[CAUSE_FAILURE] = "cause",     [CAUSE_STALL] = "cause",
+		[CAUSE_HINT] = "hint",	       [CAUSE_WARNING] = "warning",
+		[CAUSE_AFTERMATH] = "follows",
+	};
+
+	return labels[cause->kind];
+}
+
+static void print_cause(const struct report *r, size_t i)
+{
+	const struct cause *cause = &r->causes.items[i];
+	const char *error = text_in(cause->line, "errname"), *call;
+	char text[DESCRIBED_SIZE];
+
+	report_speak(r, cause->line);
+	call = text_in(cause->line, "call");
+	if (!*call) {
+		const struct event *e = &r->events[cause->event];
+
+		json_decref(event_describe(r, e, text));
+		call = strcmp(e->ev, "signal") ? text : "";
+		error = "";
+	}
+	printf("%zu. %s%s%s%s%s\n", i + 1, r->side[cause->side].name,
+	       *call ? ": " : "", call, *error ? ": " : "", error);
+	print_lines(r, label_of(cause), text_in(cause->line, "cause"));
+	print_lines(r, "next", text_in(cause->line, "next"));
+	print_lines(r, "seen", text_in(cause->line, "seen"));
+}
+
+#define MOST_CAUSES 12
+
+/* 只是后果的、只是警告的，跟在后面；太多就只说有几个。*/
+static void print_causes(const struct report *r, bool all)
+{
+	size_t n = r->causes.count;
+
+	if (!all && n > MOST_CAUSES)
+		n = MOST_CAUSES;
+	if (n)
+		printf("\n");
+	for (size_t i = 0; i < n; i++)
+		print_cause(r, i);
+	if (n < r->causes.count)
+		say(r, "\n", "and %zu more (--all shows them)",
+		    r->causes.count - n);
 }
 
 static void print_qps(const struct report *r)
@@ -320,10 +386,12 @@ static void print_qps(const struct report *r)
 	printf("\nQPs\n");
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
-		char side = "AB"[qp->side];
+		const char *side = r->side[qp->side].name;
 
+		if (!r->side[qp->side].shown)
+			continue;
 		say(r, "\n",
-		    "  %c  QP %-6ju %-4s %-8s %zu sends, %zu receives posted; "
+		    "  %s  QP %-6ju %-4s %-8s %zu sends, %zu receives posted; "
 		    "%zu completions, %zu bad",
 		    side, qp->qpn, qp->type, qp->dev, qp->sends, qp->receives,
 		    qp->completions, qp->bad);
@@ -349,15 +417,22 @@ static void print_beliefs(const struct report *r)
 
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *a = &r->qps[i];
+		const char *mine, *theirs;
+		char said[2][48];
 		size_t n;
 
-		if (a->side != 0 || !a->peer)
+		if (a->peer < a || !r->side[a->side].shown)
 			continue;
-		n = report_beliefs(a, rows);
+		mine = r->side[a->side].name;
+		theirs = r->side[a->peer->side].name;
+		n = report_beliefs(r, a, rows);
 		printf("\n");
-		say(r, "\n", "%s: QP %ju of %s (A) and QP %ju of %s (B)",
-		    a->type, a->qpn, a->dev, a->peer->qpn, a->peer->dev);
-		print_row(r, "", "A says", "B says", "");
+		say(r, "\n", "%s: QP %ju of %s (%s) and QP %ju of %s (%s)",
+		    a->type, a->qpn, a->dev, mine, a->peer->qpn, a->peer->dev,
+		    theirs);
+		snprintf(said[0], sizeof(said[0]), "%s says", mine);
+		snprintf(said[1], sizeof(said[1]), "%s says", theirs);
+		print_row(r, "", said[0], said[1], "");
 		for (size_t j = 0; j < n; j++)
 			print_row(r, rows[j].what,
 				  rows[j].a[0] ? rows[j].a : "-",
@@ -369,6 +444,7 @@ static void print_beliefs(const struct report *r)
 void report_as_text(const struct report *r, bool all)
 {
 	print_sides(r);
+	print_causes(r, all);
 	print_time_line(r, all);
 	print_qps(r);
 	print_beliefs(r);

@@ -29,20 +29,20 @@ static bool is_progress(const struct report *r, const struct event *e)
 json_t *stopped_at(const struct report *r, int side, size_t *where)
 {
 	json_int_t pid = (json_int_t)number_in(r->side[side].start, "pid");
-	size_t i = r->count;
+	const struct list *own = &r->side[side].own;
 
-	while (gave_up(&r->side[side]) && i-- > 0) {
-		const struct event *e = &r->events[i];
+	if (!gave_up(&r->side[side]))
+		return NULL;
+	for (size_t k = own->count; k-- > 0;) {
+		const struct event *e = &r->events[own->at[k]];
 		json_t *line;
 
-		if (e->side != side)
-			continue;
 		if (is_progress(r, e))
 			return NULL;
 		if (strcmp(e->ev, "thread"))
 			continue;
 		line = event_line(r, e);
-		*where = i;
+		*where = own->at[k];
 		if ((json_int_t)number_in(line, "thread") == pid)
 			return line;
 		json_decref(line);
@@ -52,10 +52,9 @@ json_t *stopped_at(const struct report *r, int side, size_t *where)
 
 bool side_went_up(const struct report *r, int side)
 {
-	for (size_t i = 0; i < r->count; i++)
-		if (r->events[i].side == side &&
-		    (r->events[i].class == CLASS_POST_SEND ||
-		     r->events[i].class == CLASS_COMPLETION))
+	EACH(i, &r->side[side].own)
+		if (r->events[i].class == CLASS_POST_SEND ||
+		    r->events[i].class == CLASS_COMPLETION)
 			return true;
 	return false;
 }
@@ -63,12 +62,10 @@ bool side_went_up(const struct report *r, int side)
 /* @side 停下之后，有没有一个线程（不一定是主线程）在 @verb 里。*/
 bool any_thread_in(const struct report *r, int side, const char *verb)
 {
-	size_t i = r->count;
-
-	while (i-- > 0) {
+	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 
-		if (e->side == side && !strcmp(e->ev, "thread") &&
+		if (!strcmp(e->ev, "thread") &&
 		    (event_says(r, e, "verb", verb) ||
 		     (!strcmp(verb, "get_cq_event") &&
 		      event_says(r, e, "on", "[infinibandevent]"))))

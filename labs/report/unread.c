@@ -10,26 +10,24 @@
 static size_t last_of_cq(const struct report *r, int side, const char *ev,
 			 uint64_t cq)
 {
-	size_t i = r->count;
+	const struct list *own = &r->side[side].own;
 
-	while (i-- > 0) {
-		const struct event *e = &r->events[i];
+	for (size_t k = own->count; k-- > 0;) {
+		const struct event *e = &r->events[own->at[k]];
 
-		if (e->side == side && !strcmp(e->ev, ev) &&
-		    event_number(r, e, "cq") == cq)
-			return i;
+		if (!strcmp(e->ev, ev) && event_number(r, e, "cq") == cq)
+			return own->at[k];
 	}
 	return NOWHERE;
 }
 
 static bool has_channel(const struct report *r, int side, uint64_t cq)
 {
-	for (size_t i = 0; i < r->count; i++) {
+	EACH(i, &r->side[side].own) {
 		json_t *line;
 		bool it, with;
 
-		if (r->events[i].side != side ||
-		    strcmp(r->events[i].ev, "create_cq"))
+		if (strcmp(r->events[i].ev, "create_cq"))
 			continue;
 		line = event_line(r, &r->events[i]);
 		it = number_in(line, "cq") == cq;
@@ -51,24 +49,24 @@ struct explanation why_no_event(const struct report *r, int side, uint64_t cq)
 		return because("cq-without-channel",
 			       "give ibv_create_cq the channel that the "
 			       "program sleeps on",
-			       "%c sleeps, and its CQ %ju was armed and has no "
+			       "%s sleeps, and its CQ %ju was armed and has no "
 			       "completion channel: it raises no event",
-			       "AB"[side], cq);
+			       r->side[side].name, cq);
 	if (armed == NOWHERE || (event != NOWHERE && event > armed))
 		return because("cq-not-armed",
 			       "call ibv_req_notify_cq after each event, then "
 			       "poll once more, then sleep",
-			       "a message lies unread at %c, which sleeps and "
+			       "a message lies unread at %s, which sleeps and "
 			       "has not armed its CQ %ju",
-			       "AB"[side], cq);
+			       r->side[side].name, cq);
 	if (event_number(r, &r->events[armed], "solicited"))
 		return because("armed-solicited-only",
 			       "call ibv_req_notify_cq(cq, 0), or let the "
 			       "peer post with IBV_SEND_SOLICITED",
-			       "a message lies unread at %c, which sleeps and "
+			       "a message lies unread at %s, which sleeps and "
 			       "has armed its CQ %ju for solicited completions "
 			       "only",
-			       "AB"[side], cq);
+			       r->side[side].name, cq);
 	return (struct explanation){ 0 };
 }
 
@@ -86,15 +84,16 @@ static void check_late_arm_of(const struct report *r, int side,
 	struct explanation why;
 	size_t looked = 0;
 
-	for (size_t i = 0; i < r->count && looked < MOST_POSTS; i++) {
+	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 		const struct qp *qp = qp_of(r, e->side, e->qp);
 		size_t armed, event;
 		uint64_t cq;
 
-		if (e->side != side || !qp || e->class != CLASS_POST_SEND ||
-		    e->refused || strcmp(qp->type, "RC") ||
-		    e->arrival == NOWHERE || e->complete != NOWHERE)
+		if (looked >= MOST_POSTS || !qp ||
+		    e->class != CLASS_POST_SEND || e->refused ||
+		    strcmp(qp->type, "RC") || e->arrival == NOWHERE ||
+		    e->complete != NOWHERE)
 			continue;
 		looked++;
 		if (!makes_completion(r, qp, e))
@@ -108,10 +107,10 @@ static void check_late_arm_of(const struct report *r, int side,
 			"nobody-polls",
 			"after ibv_req_notify_cq call ibv_poll_cq once "
 			"more, and sleep only if it gives 0",
-			"the completion of %c's send lies unread in CQ "
+			"the completion of %s's send lies unread in CQ "
 			"%ju: it was there before the CQ was armed, which "
 			"tells only of later ones",
-			"AB"[e->side], cq);
+			r->side[e->side].name, cq);
 		cause_add(r, all, armed, qp, &why);
 		return;
 	}
@@ -142,9 +141,9 @@ static struct explanation why_untaken(const struct report *r,
 	return because("nobody-polls",
 		       "call ibv_poll_cq on this CQ, after each event until it "
 		       "gives 0; is it another CQ that the program polls?",
-		       "a message lies unread in CQ %ju of %c, which does not "
+		       "a message lies unread in CQ %ju of %s, which does not "
 		       "poll it",
-		       recv_cq, "AB"[to->side]);
+		       recv_cq, r->side[to->side].name);
 }
 
 /* RC 的 SEND 成功了，就是到了对端；而对端停在那里，没有取它。*/
@@ -189,9 +188,9 @@ void check_unread_event(const struct report *r, struct causes *all)
 		why = because("nobody-polls",
 			      "call ibv_poll_cq after each event until it "
 			      "gives 0",
-			      "%c got an event of CQ %ju, took no completion "
+			      "%s got an event of CQ %ju, took no completion "
 			      "from it, and gave up",
-			      "AB"[s],
+			      r->side[s].name,
 			      event_number(r, &r->events[event], "cq"));
 		cause_suggest(r, all, event, &why);
 	}

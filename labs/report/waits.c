@@ -36,18 +36,23 @@ static bool reads_socket(const json_t *line)
 /* 有人在等 @side：它停下（@where）之后，另一边还活着。*/
 static bool is_awaited(const struct report *r, int side, size_t where)
 {
-	return r->sides > 1 && r->side[!side].last > r->events[where].t;
+	EACH_OTHER(o, r, side)
+		if (r->side[o].last > r->events[where].t)
+			return true;
+	return false;
 }
 
 /* 别的线程里，有一个睡在某个 verb 里面：换成那一行。*/
 static json_t *other_sleeper(const struct report *r, int side, json_t *main,
 			     size_t *where)
 {
-	for (size_t i = 0; main && i < r->count; i++) {
+	if (!main)
+		return NULL;
+	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 		json_t *line;
 
-		if (e->side != side || strcmp(e->ev, "thread") ||
+		if (strcmp(e->ev, "thread") ||
 		    e->t < r->events[*where].t - END_NS)
 			continue;
 		line = event_line(r, e);
@@ -76,9 +81,9 @@ void check_sleepers(const struct report *r, struct causes *all)
 				      "look where it calls sleep or waits for "
 				      "time to pass, and whether it should "
 				      "answer first",
-				      "%c sleeps (%s) for %.1f s and longer, "
+				      "%s sleeps (%s) for %.1f s and longer, "
 				      "and the other side waits for it",
-				      "AB"[s], text_in(line, "in"),
+				      r->side[s].name, text_in(line, "in"),
 				      (double)number_in(line, "idle") / 1e9);
 			cause_add(r, all, where, NULL, &why);
 		}
@@ -88,27 +93,40 @@ void check_sleepers(const struct report *r, struct causes *all)
 
 #define TELLS_SIGNALS 2 /* 更早的记录器被 SIGTERM 结束时也不留话 */
 
+/* 它的对端里最后留话的那一个，说了自己的结尾；没有：-1。*/
+static int survivor(const struct report *r, int side)
+{
+	int last = -1;
+
+	EACH_OTHER(o, r, side)
+		if ((r->side[o].ended || r->side[o].signalled) &&
+		    r->side[o].last >= r->side[side].last &&
+		    (last < 0 || r->side[o].last > r->side[last].last))
+			last = o;
+	return last;
+}
+
 /* kill -9 不留话：没有 exit，没有 signal，也没有停在哪里，而另一边还活了很久。*/
 void check_dead(const struct report *r, struct causes *all)
 {
 	struct explanation why;
 
-	for (int s = 0; r->sides > 1 && s < r->sides; s++) {
+	for (int s = 0; s < r->sides; s++) {
 		size_t last = last_of(r, s);
+		int other = survivor(r, s);
 
 		if (number_in(r->side[s].start, "version") < TELLS_SIGNALS ||
 		    r->side[s].ended || r->side[s].signalled ||
-		    says_where(&r->events[last]) ||
-		    !(r->side[!s].ended || r->side[!s].signalled) ||
-		    r->side[!s].last < r->side[s].last)
+		    r->side[s].runs || other < 0 ||
+		    says_where(&r->events[last]))
 			continue;
 		why = because("peer-died",
 			      "find out who ended it: kill -9, the OOM killer "
 			      "(dmesg), a time limit",
-			      "%c was killed: its recording breaks off without "
+			      "%s was killed: its recording breaks off without "
 			      "an end, %.1f s before that of the other side",
-			      "AB"[s],
-			      (double)(r->side[!s].last - r->side[s].last) /
+			      r->side[s].name,
+			      (double)(r->side[other].last - r->side[s].last) /
 				      1e9);
 		cause_add(r, all, last, NULL, &why);
 	}
@@ -123,6 +141,19 @@ static bool has_trouble(const struct causes *all)
 	return false;
 }
 
+/* 没有一个 QP 连上过，没有一个调用失败过，而它没有做成。*/
+static bool failed_silently(const struct report *r, int side)
+{
+	if (side_went_up(r, side) || is_connected(r, side) ||
+	    !gave_up(&r->side[side]))
+		return false;
+	EACH(i, &r->side[side].own)
+		if (r->events[i].class == CLASS_FAILURE &&
+		    strcmp(r->events[i].ev, "stall"))
+			return false;
+	return true;
+}
+
 /*
  * 还没有连上，没有一个 verb 失败，两边却都说自己没有做成：毛病在它们之间的别的话里。这只是
  * 推测，所以是提示。
@@ -131,25 +162,31 @@ void suspect_exchange(const struct report *r, struct causes *all)
 {
 	struct explanation why;
 
-	if (r->sides < 2 || has_trouble(all) || is_suggested(all) ||
-	    side_went_up(r, 0) || side_went_up(r, 1) || !gave_up(&r->side[0]) ||
-	    !gave_up(&r->side[1]))
+	if (has_trouble(all) || is_suggested(all))
 		return;
-	why = because("exchange-short",
-		      "compare what both sides send and read over TCP: sizes, "
-		      "order, and whether a short write or read is gone on "
-		      "with",
-		      "A and B both gave up before their QPs were connected, "
-		      "and no verb failed: perhaps what they told each other "
-		      "over TCP");
-	cause_suggest(r, all, last_of(r, 0), &why);
+	for (int s = 0; s < r->sides; s++)
+		EACH_OTHER(o, r, s) {
+			if (o < s || !failed_silently(r, s) ||
+			    !failed_silently(r, o))
+				continue;
+			why = because(
+				"exchange-short",
+				"compare what both sides send and read over "
+				"TCP: sizes, order, and whether a short write "
+				"or read is gone on with",
+				"%s and %s both gave up before their QPs were "
+				"connected, and no verb failed: perhaps what "
+				"they told each other over TCP",
+				r->side[s].name, r->side[o].name);
+			cause_suggest(r, all, last_of(r, s), &why);
+			return;
+		}
 }
 
 static bool sends_wait(const struct report *r, int side)
 {
-	for (size_t i = 0; i < r->count; i++)
-		if (r->events[i].side == side &&
-		    r->events[i].class == CLASS_POST_SEND &&
+	EACH(i, &r->side[side].own)
+		if (r->events[i].class == CLASS_POST_SEND &&
 		    !r->events[i].refused && r->events[i].complete == NOWHERE &&
 		    r->events[i].arrival == NOWHERE)
 			return true;
@@ -174,9 +211,11 @@ static bool waits_to_receive(const struct report *r, int side)
 /* @side 已经连上，在等 completion，而它发的都完成了：缺的是另一个请求，它的或对方的。*/
 static bool polls_in_vain(const struct report *r, int side)
 {
-	return is_waiting_for_completion(r, side) &&
-	       (side_went_up(r, side) || side_went_up(r, !side)) &&
-	       !sends_wait(r, side);
+	bool up = side_went_up(r, side);
+
+	EACH_OTHER(o, r, side)
+		up = up || side_went_up(r, o);
+	return up && is_waiting_for_completion(r, side) && !sends_wait(r, side);
 }
 
 /*
@@ -198,9 +237,10 @@ void check_tcp(const struct report *r, struct causes *all)
 				"ping the peer, and look at `ip route get` "
 				"and `ip neigh` there and here: what stops "
 				"TCP stops RDMA, too",
-				"%c has waited for %.1f s and longer, and not "
+				"%s has waited for %.1f s and longer, and not "
 				"even its TCP gets through to the peer",
-				"AB"[s], (double)number_in(line, "idle") / 1e9);
+				r->side[s].name,
+				(double)number_in(line, "idle") / 1e9);
 			cause_add(r, all, where, NULL, &why);
 		}
 		json_decref(line);
@@ -210,50 +250,63 @@ void check_tcp(const struct report *r, struct causes *all)
 /* 最后还在发：不是在等，只是没有做完就被人叫停了。*/
 static bool goes_on(const struct report *r, int side)
 {
-	size_t i = r->count;
+	const struct list *own = &r->side[side].own;
 
-	while (i-- > 0 && r->events[i].t > r->side[side].last - END_NS)
-		if (r->events[i].side == side &&
-		    r->events[i].class == CLASS_POST_SEND)
+	for (size_t k = own->count; k-- > 0;) {
+		const struct event *e = &r->events[own->at[k]];
+
+		if (e->t <= r->side[side].last - END_NS)
+			break;
+		if (e->class == CLASS_POST_SEND)
 			return true;
+	}
 	return false;
+}
+
+/* @s 停在读 TCP 上（@line），@o 也在等：说出谁在等什么。*/
+static bool suggest_exchange(const struct report *r, struct causes *all, int s,
+			     int o, const json_t *line, size_t where)
+{
+	struct explanation why;
+
+	if (polls_in_vain(r, o)) {
+		why = because("post-forgotten", FIND_THE_NEXT,
+			      "%s waits for a completion, and no send is under "
+			      "way that would bring it, while %s waits for "
+			      "bytes over TCP",
+			      r->side[o].name, r->side[s].name);
+		cause_suggest(r, all, last_of(r, o), &why);
+		return true;
+	}
+	if (waits_for_send(r, o))
+		return false;
+	why = because("exchange-short",
+		      "compare what both sides send and read over TCP: sizes, "
+		      "order, and whether a short write or read is gone on "
+		      "with",
+		      "%s waits in %s for bytes over TCP that do not come%s, "
+		      "and the other side waits, too",
+		      r->side[s].name, text_in(line, "in"),
+		      side_went_up(r, s) ? "" : ", before its QP is connected");
+	cause_suggest(r, all, where, &why);
+	return true;
 }
 
 /* 停在读 TCP 上，而要等的永远不来：两个程序交换的字节对不上。*/
 void check_exchange(const struct report *r, struct causes *all)
 {
-	struct explanation why;
+	bool found = is_suggested(all);
 	size_t where;
 
-	for (int s = 0; s < r->sides; s++) {
+	for (int s = 0; s < r->sides && !found; s++) {
 		json_t *line = stopped_at(r, s, &where);
-		bool waits = line && reads_socket(line) &&
-			     is_awaited(r, s, where) && !is_suggested(all) &&
-			     !goes_on(r, !s);
 
-		if (waits && polls_in_vain(r, !s)) {
-			why = because("post-forgotten", FIND_THE_NEXT,
-				      "%c waits for a completion, and no send "
-				      "is under way that would bring it, while "
-				      "%c waits for bytes over TCP",
-				      "AB"[!s], "AB"[s]);
-			cause_suggest(r, all, last_of(r, !s), &why);
-			s = r->sides;
-		} else if (waits && !waits_for_send(r, !s)) {
-			why = because("exchange-short",
-				      "compare what both sides send and read "
-				      "over TCP: sizes, order, and whether a "
-				      "short write or read is gone on with",
-				      "%c waits in %s for bytes over TCP that "
-				      "do not come%s, and the other side "
-				      "waits, too",
-				      "AB"[s], text_in(line, "in"),
-				      side_went_up(r, s) ? ""
-							 : ", before its QP is "
-							   "connected");
-			cause_suggest(r, all, where, &why);
-			s = r->sides;
-		}
+		if (line && reads_socket(line) && is_awaited(r, s, where))
+			EACH_OTHER(o, r, s)
+				found = found ||
+					(!goes_on(r, o) &&
+					 suggest_exchange(r, all, s, o, line,
+							  where));
 		json_decref(line);
 	}
 }
@@ -275,10 +328,10 @@ static bool is_halfway(const struct report *r, const struct qp *qp)
 {
 	if (!got_to(r, qp, "INIT") || uses_cm(r, qp->side))
 		return false;
-	if (sends_wait(r, !qp->side))
+	if (sends_wait(r, qp->peer->side))
 		return !got_to(r, qp, "RTR");
-	return !r->side[qp->side].ended && waits_to_receive(r, !qp->side) &&
-	       !got_to(r, qp, "RTS");
+	return !r->side[qp->side].ended &&
+	       waits_to_receive(r, qp->peer->side) && !got_to(r, qp, "RTS");
 }
 
 void check_stuck(const struct report *r, struct causes *all)
@@ -299,7 +352,7 @@ void check_stuck(const struct report *r, struct causes *all)
 			      "nobody looked?",
 			      "%s never went to %s, and the other side's QP "
 			      "is in RTS",
-			      world_name(name, sizeof(name), qp),
+			      world_name(r, name, sizeof(name), qp),
 			      got_to(r, qp, "RTR") ? "RTS" : "RTR");
 		cause_add(r, all, modified(r, qp), qp, &why);
 		return;
@@ -314,17 +367,18 @@ static bool is_unreliable(const struct qp *qp)
 	return !strcmp(qp->type, "UC") || !strcmp(qp->type, "UD");
 }
 
-/* @side 的 UC、UD QP 到 @until 为止发了几个（没有失败的）、到了几个 */
-static size_t count_of(const struct report *r, int side, size_t until,
-		       bool arrivals)
+/* @side 与 @other 之间的 UC、UD QP 到 @until 为止发了几个（没有失败的）、到了几个 */
+static size_t count_of(const struct report *r, int side, int other,
+		       size_t until, bool arrivals)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < until; i++) {
+	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 		const struct qp *qp = qp_of(r, e->side, e->qp);
 
-		if (e->side != side || !qp || !is_unreliable(qp))
+		if (i >= until || !qp || !is_unreliable(qp) ||
+		    (qp->peer && qp->peer->side != other))
 			continue;
 		n += arrivals ? is_arrival(e) : delivers(r, e);
 	}
@@ -364,33 +418,39 @@ static bool believe(struct causes *all, const char *id)
 	return false;
 }
 
-/* 发的那边说完成了，收的那边停在那里等，却少了：丢在路上。*/
-void check_lost(const struct report *r, struct causes *all)
+/* @s 说完成了，@o 停在那里等，却少了：丢在路上。*/
+static bool is_lost(const struct report *r, struct causes *all, int s, int o)
 {
 	struct explanation why;
 	size_t where;
+	json_t *at = stopped_at(r, o, &where);
+	size_t sent = at ? count_of(r, s, o, where, false) : 0;
+	size_t come = at ? count_of(r, o, s, where, true) : 0;
 
-	for (int s = 0; r->sides > 1 && s < 2 && !is_suggested(all); s++) {
-		json_t *at = stopped_at(r, !s, &where);
-		size_t sent = at ? count_of(r, s, where, false) : 0;
-		size_t come = at ? count_of(r, !s, where, true) : 0;
+	json_decref(at);
+	if (sent <= come || !would_see(r, all, o))
+		return false;
+	if (believe(all, "path-mtu-above-active"))
+		return true;
+	why = because(come ? "lost-on-the-way" : "nothing-arrives",
+		      "tcpdump udp port 4791 on both sides; look for a "
+		      "firewall on UDP 4791, a link that loses, an MTU too "
+		      "small on the way",
+		      "%s has sent %zu messages, and %zu of them came to %s, "
+		      "which waits for more: UC and UD do not send again what "
+		      "is lost",
+		      r->side[s].name, sent, come, r->side[o].name);
+	cause_add(r, all, where, NULL, &why);
+	return true;
+}
 
-		json_decref(at);
-		if (sent <= come || !would_see(r, all, !s))
-			continue;
-		if (believe(all, "path-mtu-above-active"))
-			return;
-		why = because(come ? "lost-on-the-way" : "nothing-arrives",
-			      "tcpdump udp port 4791 on both sides; look for a "
-			      "firewall on UDP 4791, a link that loses, an MTU "
-			      "too small on the way",
-			      "%c has sent %zu messages, and %zu of them came "
-			      "to %c, which waits for more: UC and UD do not "
-			      "send again what is lost",
-			      "AB"[s], sent, come, "AB"[!s]);
-		cause_add(r, all, where, NULL, &why);
-		return;
-	}
+void check_lost(const struct report *r, struct causes *all)
+{
+	bool found = is_suggested(all);
+
+	for (int s = 0; s < r->sides; s++)
+		EACH_OTHER(o, r, s)
+			found = found || is_lost(r, all, s, o);
 }
 
 /* 在哪里停过，此后什么也没有做成：不是自己很快就走了。*/
@@ -401,10 +461,19 @@ static bool stood_still(const struct report *r, int side)
 
 	if (is_after(stall, i))
 		i = stall;
-	while (i != NOWHERE && ++i < r->count)
-		if (r->events[i].side == side && is_work(&r->events[i]))
+	if (i == NOWHERE)
+		return false;
+	EACH(k, &r->side[side].own)
+		if (k > i && is_work(&r->events[k]))
 			return false;
-	return i != NOWHERE;
+	return true;
+}
+
+static bool waits_for_message(const struct report *r, int side)
+{
+	return stood_still(r, side) && is_connected(r, side) &&
+	       !sends_wait(r, side) && waits_to_receive(r, side) &&
+	       !goes_on(r, side);
 }
 
 /* 两边都在等对方的消息，而没有一个在路上：永远等下去。谁忘了，只有它们自己知道。*/
@@ -412,15 +481,20 @@ void check_deadlock(const struct report *r, struct causes *all)
 {
 	struct explanation why;
 
-	if (r->sides < 2 || !stood_still(r, 0) || !stood_still(r, 1) ||
-	    (!gave_up(&r->side[0]) && !gave_up(&r->side[1])) ||
-	    !is_connected(r, 0) || !is_connected(r, 1) || is_suggested(all) ||
-	    is_stalled_for(r, all) || sends_wait(r, 0) || sends_wait(r, 1) ||
-	    !waits_to_receive(r, 0) || !waits_to_receive(r, 1) ||
-	    goes_on(r, 0) || goes_on(r, 1))
+	if (is_suggested(all) || is_stalled_for(r, all))
 		return;
-	why = because("post-forgotten", FIND_THE_NEXT,
-		      "A and B both wait for a message of the other, and none "
-		      "is under way: one of them did not post its send");
-	cause_suggest(r, all, last_of(r, 0), &why);
+	for (int s = 0; s < r->sides; s++)
+		EACH_OTHER(o, r, s) {
+			if (o < s || !waits_for_message(r, s) ||
+			    !waits_for_message(r, o) ||
+			    (!gave_up(&r->side[s]) && !gave_up(&r->side[o])))
+				continue;
+			why = because("post-forgotten", FIND_THE_NEXT,
+				      "%s and %s both wait for a message of "
+				      "the other, and none is under way: one "
+				      "of them did not post its send",
+				      r->side[s].name, r->side[o].name);
+			cause_suggest(r, all, last_of(r, s), &why);
+			return;
+		}
 }

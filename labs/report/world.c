@@ -232,9 +232,10 @@ static enum ibv_qp_type type_of(const char *name)
 	return qp_type_by_name(name, &type) ? type : IBV_QPT_RC;
 }
 
-const char *world_name(char *out, size_t size, const struct qp *qp)
+const char *world_name(const struct report *r, char *out, size_t size,
+		       const struct qp *qp)
 {
-	snprintf(out, size, "%c's QP %ju (%s)", 'A' + qp->side, qp->qpn,
+	snprintf(out, size, "%s's QP %ju (%s)", r->side[qp->side].name, qp->qpn,
 		 qp->dev);
 	return out;
 }
@@ -253,11 +254,11 @@ struct explanation world_explain(const struct report *r, const struct qp *qp,
 	struct recalled wr;
 	char names[2][80];
 
-	mine = side_of(qp, world_name(names[0], sizeof(names[0]), qp));
+	mine = side_of(qp, world_name(r, names[0], sizeof(names[0]), qp));
 	if (qp->peer) {
-		theirs =
-			side_of(qp->peer, world_name(names[1], sizeof(names[1]),
-						     qp->peer));
+		theirs = side_of(qp->peer,
+				 world_name(r, names[1], sizeof(names[1]),
+					    qp->peer));
 		rq.peer = &theirs;
 		rq.peer_pd = pd_of(number_in(qp->peer->first, "pd"));
 		rq.n_remote = regions_of(r, qp->peer->side, t, &others);

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+/*
+ * peers.c —— 谁和谁是一对，谁的事件有哪些：一千份记录里也要很快找得到
+ */
+#include "parts.h"
+
+#include "base/array.h"
+#include "base/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct qp *qp_of(const struct report *r, int side, uint64_t id)
+{
+	const struct side *s = &r->side[side];
+
+	return id < s->qps_end && s->qps[id] ? &r->qps[s->qps[id] - 1] : NULL;
+}
+
+bool is_of(const struct event *event, const struct qp *qp)
+{
+	return event->side == qp->side && event->qp == qp->id;
+}
+
+int64_t qp_believes(const struct qp *qp, const char *key)
+{
+	json_t *value = json_object_get(qp->believes, key);
+
+	return value ? json_integer_value(value) : -1;
+}
+
+/* ---- 谁和谁是一对 ---------------------------------------------------------- */
+
+static bool same_text(const struct qp *a, const char *key_a, const struct qp *b,
+		      const char *key_b)
+{
+	const char *x = json_string_value(json_object_get(a->believes, key_a));
+	const char *y = json_string_value(json_object_get(b->believes, key_b));
+
+	return x && y && !strcmp(x, y);
+}
+
+/*
+ * 两边的话对得上几条？QPN 写错正是要找的错误之一，所以不能只凭 QPN 配对：对上的
+ * 越多越像，一条也对不上但各只有一个 QP 的，也算一对。
+ */
+static int likeness(const struct qp *a, const struct qp *b)
+{
+	int score = 0;
+
+	if (strcmp(a->type, b->type))
+		return -1;
+	score += 4 * (qp_believes(a, "dest_qpn") == (int64_t)b->qpn);
+	score += 4 * (qp_believes(b, "dest_qpn") == (int64_t)a->qpn);
+	score += 3 * same_text(a, "dgid", b, "sgid");
+	score += 3 * same_text(b, "dgid", a, "sgid");
+	score += 2 * (qp_believes(a, "rq_psn") >= 0 &&
+		      qp_believes(a, "rq_psn") == qp_believes(b, "sq_psn"));
+	score += 2 * (qp_believes(b, "rq_psn") >= 0 &&
+		      qp_believes(b, "rq_psn") == qp_believes(a, "sq_psn"));
+	return score;
+}
+
+/* 用过，而还没有配对。*/
+static bool is_free(const struct qp *qp)
+{
+	return !qp->peer &&
+	       (json_object_size(qp->believes) || qp->sends || qp->receives);
+}
+
+static void join(struct qp *a, struct qp *b)
+{
+	a->peer = b;
+	b->peer = a;
+}
+
+/* 还没有配对的里面最像的一对，分数不低于 @floor；没有则 false。*/
+static bool join_best(struct report *r, int floor)
+{
+	struct qp *a = NULL, *b = NULL;
+
+	for (size_t i = 0; i < r->qp_count; i++)
+		for (size_t j = i + 1; is_free(&r->qps[i]) && j < r->qp_count;
+		     j++) {
+			bool apart = r->qps[i].side != r->qps[j].side;
+			int score = apart && is_free(&r->qps[j])
+					    ? likeness(&r->qps[i], &r->qps[j])
+					    : -1;
+
+			if (score < floor)
+				continue;
+			floor = score + 1;
+			a = &r->qps[i];
+			b = &r->qps[j];
+		}
+	if (a)
+		join(a, b);
+	return a != NULL;
+}
+
+#define SURE	 8   /* 两个 QPN 都对得上 */
+#define LIKELY	 4   /* 几份记录里只凭“剩下的”配，会配错 */
+#define MANY_QPS 100 /* 再多就只配有把握的 */
+
+/* 按 QPN 找：一千份记录里有上百万个 QP，不能两两去比。*/
+static json_t *by_number(const struct report *r)
+{
+	json_t *index = json_object();
+	char key[24];
+
+	for (size_t i = 0; i < r->qp_count; i++) {
+		json_t *list;
+
+		snprintf(key, sizeof(key), "%ju", r->qps[i].qpn);
+		list = json_object_get(index, key);
+		if (!list) {
+			list = json_array();
+			json_object_set_new(index, key, list);
+		}
+		json_array_append_new(list, json_integer((json_int_t)i));
+	}
+	return index;
+}
+
+/* 一个进程里自己连自己的也算；最像的那一个，GID 也要对得上的在前。*/
+static void join_sure(struct report *r, struct qp *qp, const json_t *index)
+{
+	struct qp *best = NULL;
+	const json_t *item;
+	int most = SURE - 1;
+	char key[24];
+	size_t i;
+
+	snprintf(key, sizeof(key), "%jd",
+		 (intmax_t)qp_believes(qp, "dest_qpn"));
+	json_array_foreach(json_object_get(index, key), i, item)
+	{
+		struct qp *other = &r->qps[json_integer_value(item)];
+		int score = other != qp && is_free(other) ? likeness(qp, other)
+							  : -1;
+
+		score -= other->side == qp->side;
+		if (score <= most)
+			continue;
+		most = score;
+		best = other;
+	}
+	if (best)
+		join(qp, best);
+}
+
+void report_pair(struct report *r)
+{
+	json_t *index = by_number(r);
+
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (is_free(&r->qps[i]))
+			join_sure(r, &r->qps[i], index);
+	json_decref(index);
+	if (r->qp_count <= MANY_QPS)
+		while (join_best(r, r->sides > 2 ? LIKELY : 0))
+			;
+}
+
+/* ---- 谁的事件，谁和谁说话 --------------------------------------------------- */
+
+static void append(struct list *list, size_t i)
+{
+	list->at[list->count++] = (uint32_t)i;
+}
+
+/* 先数，再分：每一侧、每个 QP 有哪些事件。*/
+int report_lists(struct report *r)
+{
+	uint32_t *room = calloc(r->count * 2 + 1, sizeof(*room));
+
+	if (!room)
+		return fail(-1, "record less: --control-only, --last",
+			    "no memory for %zu events", r->count);
+	for (size_t i = 0; i < r->count; i++) {
+		struct qp *qp = qp_of(r, r->events[i].side, r->events[i].qp);
+
+		r->side[r->events[i].side].own.count++;
+		if (qp)
+			qp->own.count++;
+	}
+	for (int s = 0; s < r->sides; s++) {
+		r->side[s].own.at = room;
+		room += r->side[s].own.count;
+		r->side[s].own.count = 0;
+	}
+	for (size_t i = 0; i < r->qp_count; i++) {
+		r->qps[i].own.at = room;
+		room += r->qps[i].own.count;
+		r->qps[i].own.count = 0;
+	}
+	for (size_t i = 0; i < r->count; i++) {
+		struct qp *qp = qp_of(r, r->events[i].side, r->events[i].qp);
+
+		append(&r->side[r->events[i].side].own, i);
+		if (qp)
+			append(&qp->own, i);
+	}
+	return 0;
+}
+
+static void acquaint(struct report *r, int side, int other)
+{
+	struct side *s = &r->side[side];
+	int *more;
+
+	for (size_t i = 0; i < s->other_count; i++)
+		if (s->others[i] == other)
+			return;
+	more = array_room(s->others, s->other_count, sizeof(*more));
+	if (!more)
+		return;
+	s->others = more;
+	s->others[s->other_count++] = other;
+}
+
+#define FEW 8 /* 没有连上的，只有几份时才两两去看 */
+
+void report_acquaint(struct report *r)
+{
+	int alone = 0;
+
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (r->qps[i].peer && r->qps[i].peer->side != r->qps[i].side)
+			acquaint(r, r->qps[i].side, r->qps[i].peer->side);
+	for (int s = 0; s < r->sides; s++)
+		alone += !r->side[s].other_count;
+	for (int s = 0; s < r->sides; s++)
+		r->side[s].shown = !r->side[s].other_count;
+	for (int s = 0; alone <= FEW && s < r->sides; s++)
+		for (int o = 0; r->side[s].shown && o < r->sides; o++)
+			if (o != s && (r->side[o].shown || r->sides <= FEW)) {
+				acquaint(r, s, o);
+				acquaint(r, o, s);
+			}
+}
