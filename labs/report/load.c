@@ -341,7 +341,7 @@ static void name_side(struct side *side, int number)
 int report_load(struct report *r, char **paths, int count)
 {
 	r->words = json_object();
-	r->side = calloc((size_t)count, sizeof(*r->side));
+	r->side = calloc((size_t)count + 1, sizeof(*r->side));
 	if (!r->side)
 		return fail(-1, NULL, "no memory for %d recordings", count);
 	for (int i = 0; i < count; i++) {
@@ -357,7 +357,7 @@ int report_load(struct report *r, char **paths, int count)
 		r->count = before;
 		memset(&r->side[r->sides], 0, sizeof(*r->side));
 	}
-	if (!r->sides)
+	if (count && !r->sides)
 		return -1;
 	align(r);
 	return 0;

@@ -86,7 +86,8 @@ int main(int argc, char **argv)
 			return usage(stderr);
 		}
 	}
-	if (argc - optind < !wire || argc - optind > MAX_SIDES)
+	if (argc - optind < !wire ||
+	    argc - optind > (wire ? WIRE_SIDES : MAX_SIDES))
 		return usage(stderr);
 	if (report_load(&r, argv + optind, argc - optind))
 		return 1;

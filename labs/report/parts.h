@@ -19,7 +19,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define MAX_SIDES UINT16_MAX
+#define MAX_SIDES  UINT16_MAX
+#define WIRE_SIDES 2
 
 enum event_class {
 	CLASS_CONTROL, /* calls, events, start and exit */

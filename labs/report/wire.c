@@ -52,8 +52,8 @@ struct wire {
 	size_t count;
 	struct lane *lanes;
 	size_t lane_count;
-	int64_t shift[MAX_SIDES]; /* 加到那一边的时刻上 */
-	char left[46];		  /* A 的地址 */
+	int64_t shift[WIRE_SIDES]; /* 加到那一边的时刻上 */
+	char left[46];		   /* A 的地址 */
 };
 
 /* 以 24 位计，@a 在 @b 之后多少。*/
@@ -142,10 +142,10 @@ static bool psns_of(const struct wire *w, const struct event *post,
 
 static void set_clocks(struct wire *w)
 {
-	struct bounds b[MAX_SIDES];
+	struct bounds b[WIRE_SIDES];
 	uint32_t first, end;
 
-	for (int s = 0; s < MAX_SIDES; s++)
+	for (int s = 0; s < WIRE_SIDES; s++)
 		b[s] = (struct bounds){ INT64_MIN, INT64_MAX };
 	for (size_t i = 0; i < w->count; i++) {
 		const struct seen *k = &w->seen[i];
@@ -165,7 +165,7 @@ static void set_clocks(struct wire *w)
 		if (then)
 			at_least(&b[then->side], k->t - then->t);
 	}
-	for (int s = 0; s < MAX_SIDES; s++)
+	for (int s = 0; s < WIRE_SIDES; s++)
 		w->shift[s] =
 			b[s].low == INT64_MIN && b[s].high == INT64_MAX ? 0
 			: b[s].low == INT64_MIN	 ? b[s].high
