@@ -29,7 +29,7 @@
 #define NEXT "usage: %s server | client <server_ip> [options]; see --help"
 
 /* 选项之间的关系最后检查：它们可以以任何次序出现。*/
-static int settle(struct echo_options *opt, const char *next)
+static int complete_options(struct echo_options *opt, const char *next)
 {
 	bool sized = opt->size != UINT64_MAX;
 
@@ -110,7 +110,7 @@ static int parse(struct echo_options *opt, const char *program, int argc,
 	rc = take_options(&line, &argc, &argv);
 	if (rc < 0)
 		rc = take_role(next, argc, argv, &opt->address);
-	return rc < 0 ? settle(opt, next) : rc;
+	return rc < 0 ? complete_options(opt, next) : rc;
 }
 
 int echo_timeout(const struct echo_options *opt, int default_ms)

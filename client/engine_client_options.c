@@ -42,8 +42,8 @@ static const char head[] =
 	"  bench    round trips of Ping, or reads per second\n"
 	"\n";
 
-static int settle(struct engine_client_options *opt, const struct verb *verb,
-		  int argc, char *argv[])
+static int complete_options(struct engine_client_options *opt,
+			    const struct verb *verb, int argc, char *argv[])
 {
 	const struct option_row operands[] = {
 		{ .name = "VOLUME",
@@ -155,5 +155,5 @@ int engine_client_options_parse(struct engine_client_options *opt, int argc,
 	line.letters = verb->options;
 	rc = take_options(&line, &argc, &argv);
 	opt->quiet |= opt->json;
-	return rc < 0 ? settle(opt, verb, argc, argv) : rc;
+	return rc < 0 ? complete_options(opt, verb, argc, argv) : rc;
 }

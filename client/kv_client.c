@@ -54,7 +54,7 @@ static const char head[] = USAGE
 static const char tail[] =
 	"\nExit code: 0 done, 1 failed or no such key, 2 wrong usage.\n";
 
-static int settle(const struct kv_options *opt)
+static int complete_options(const struct kv_options *opt)
 {
 	if (!opt->key == !(opt->rounds || opt->count) ||
 	    (opt->value && !opt->key))
@@ -98,7 +98,7 @@ static int parse(struct kv_options *opt, int argc, char *argv[])
 	rc = take_options(&line, &argc, &argv);
 	if (rc < 0)
 		rc = options_server(&opt->where, usage, argc, argv);
-	return rc < 0 ? settle(opt) : rc;
+	return rc < 0 ? complete_options(opt) : rc;
 }
 
 /* ---- 一个 key ---------------------------------------------------------------- */

@@ -71,7 +71,8 @@ static const char tail[] = "\n" EXIT_CODES;
 static int parse(struct lock_options *opt, int argc, char *argv[])
 {
 	const struct option_row rows[] = {
-		{ 'n', "rounds", "N", "add N times; 0: only look (default: @)",
+		{ 'n', "rounds", "N",
+		  "add N times; 0: only read_result (default: @)",
 		  NUMBER(opt->rounds, 1000, 0, UINT32_MAX) },
 		{ EVENTS(opt->where.config.events) },
 		{ 't', "timeout", "SECS",
@@ -152,7 +153,7 @@ static int one_round(struct remote_memory *memory, struct tally *tally)
 
 /* ---- 从头到尾 --------------------------------------------------------------- */
 
-static int look(struct remote_memory *memory, struct tally *tally)
+static int read_result(struct remote_memory *memory, struct tally *tally)
 {
 	struct shared shared = { 0 };
 	int rc = read_shared(memory, &shared);
@@ -162,10 +163,10 @@ static int look(struct remote_memory *memory, struct tally *tally)
 	return rc;
 }
 
-static int work(struct remote_memory *memory, uint64_t rounds,
-		struct tally *tally)
+static int add_rounds(struct remote_memory *memory, uint64_t rounds,
+		      struct tally *tally)
 {
-	int rc = rounds ? 0 : look(memory, tally);
+	int rc = rounds ? 0 : read_result(memory, tally);
 
 	for (; !rc && tally->rounds < rounds; tally->rounds++) {
 		rc = one_round(memory, tally);
@@ -209,7 +210,7 @@ int main(int argc, char *argv[])
 	rc = memory_open(&memory, &opt.where);
 	if (!rc) {
 		report_step("add to the counter and, locked, to the record");
-		rc = work(&memory, opt.rounds, &tally);
+		rc = add_rounds(&memory, opt.rounds, &tally);
 	}
 	undo = memory_close(&memory);
 	if (!rc && !undo)

@@ -66,7 +66,7 @@ static int parse_operands(struct needle_options *opt, const struct verb *verb,
 }
 
 /* 选项之间的关系放在最后检查：它们可以以任何顺序出现。*/
-static int settle(struct needle_options *opt)
+static int complete_options(struct needle_options *opt)
 {
 	if (!opt->store)
 		return wrong_usage(usage, "--store is missing", NULL);
@@ -148,5 +148,5 @@ int needle_options_parse(struct needle_options *opt, int argc, char *argv[])
 	rc = take_options(&line, &argc, &argv);
 	if (rc < 0)
 		rc = parse_operands(opt, verb, argc, argv);
-	return rc < 0 ? settle(opt) : rc;
+	return rc < 0 ? complete_options(opt) : rc;
 }

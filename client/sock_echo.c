@@ -128,8 +128,8 @@ static int progress(struct endpoint *ep, int64_t deadline)
 /* ---- objects ------------------------------------------------------------ */
 
 /* 报告里要说清是哪个对端。*/
-static const char *whose(const struct endpoint *ep, const char *what,
-			 char text[96])
+static const char *name_for_report(const struct endpoint *ep, const char *what,
+				   char text[96])
 {
 	snprintf(text, 96, "%s (%s)", what, ep->peer);
 	return text;
@@ -141,7 +141,7 @@ static int write_message(struct endpoint *ep, const void *data, uint64_t size,
 	char text[96];
 
 	return sock_write_exact(ep->sock, data, size, deadline_for(ep, size),
-				whose(ep, what, text));
+				name_for_report(ep, what, text));
 }
 
 static int read_message(struct endpoint *ep, void *data, uint64_t size,
@@ -153,7 +153,7 @@ static int read_message(struct endpoint *ep, void *data, uint64_t size,
 	if (ep->opt->busy && size)
 		progress(ep, deadline);
 	return sock_read_exact(ep->sock, data, size, deadline,
-			       whose(ep, what, text));
+			       name_for_report(ep, what, text));
 }
 
 // region send-obj
@@ -253,7 +253,7 @@ static int pong(struct endpoint *ep, const struct echo_bench *bench)
 	return rc;
 }
 
-static int play(struct endpoint *ep, struct echo_bench bench)
+static int run_bench(struct endpoint *ep, struct echo_bench bench)
 {
 	int rc = send_obj(ep, &bench, sizeof(bench));
 
@@ -279,7 +279,7 @@ static int echo_server(struct server *s, struct endpoint *ep)
 		if (rc)
 			return rc;
 		if (echo_bench_asked(obj, size, s->opt->limit))
-			rc = play(ep, *(const struct echo_bench *)obj);
+			rc = run_bench(ep, *(const struct echo_bench *)obj);
 		else
 			rc = send_obj(ep, obj, size);
 		if (rc)
@@ -450,8 +450,8 @@ static int measure(struct endpoint *ep, char *obj, struct laps *laps)
 	return rc ? rc : ping(ep, obj, laps);
 }
 
-static int converse(struct endpoint *ep, char *obj, struct laps *laps,
-		    struct echo_outcome *out)
+static int run_rounds(struct endpoint *ep, char *obj, struct laps *laps,
+		      struct echo_outcome *out)
 {
 	int64_t began;
 	int rc;
@@ -478,7 +478,7 @@ static int client(const struct echo_options *opt, char *obj, struct laps *laps,
 {
 	struct endpoint ep = { .opt = opt, .sock = -1 };
 
-	return converse(&ep, obj, laps, out);
+	return run_rounds(&ep, obj, laps, out);
 }
 
 int main(int argc, char *argv[])

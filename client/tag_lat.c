@@ -222,7 +222,7 @@ static size_t slot_bytes(const struct side *side)
 }
 
 /* 先摸一遍，别把缺页算进延迟。*/
-static char *touched(size_t bytes)
+static char *touched_buffer(size_t bytes)
 {
 	char *buf = malloc(bytes);
 
@@ -239,8 +239,8 @@ static int make_buffers(struct side *side)
 	side->slots = window ? window : 1;
 	bytes = side->slots * slot_bytes(side);
 	side->requests = calloc(side->slots, sizeof(*side->requests));
-	side->out = sends ? touched(bytes) : NULL;
-	side->in = receives ? touched(bytes) : NULL;
+	side->out = sends ? touched_buffer(bytes) : NULL;
+	side->in = receives ? touched_buffer(bytes) : NULL;
 	if (side->requests && (side->out || !sends) && (side->in || !receives))
 		return 0;
 	return fail(-ENOMEM, "choose a smaller --size or --window",
@@ -305,7 +305,7 @@ static int send_nth(struct side *side, struct tag_request *request,
 			     side->opt.config.msg_size, TAG_OF_ROUND);
 }
 
-static int play(struct side *side, struct laps *laps)
+static int run_plan(struct side *side, struct laps *laps)
 {
 	const struct rdma_options *opt = &side->opt;
 	bool first = opt->role == ROLE_CLIENT;
@@ -330,7 +330,7 @@ static int play(struct side *side, struct laps *laps)
 }
 
 /* server 说的两句话：receive 都 post 了；最后一条也核对过了。时间就是这之间的。*/
-static int hear_server(struct side *side)
+static int wait_for_server(struct side *side)
 {
 	struct tag_channel *channel = &side->channel;
 	struct tag_request request;
@@ -380,7 +380,7 @@ static int prepare(struct side *side, struct laps *laps)
 		return rc || !client ? rc : laps_init(laps, plan->iters);
 	for (uint64_t i = 0; !client && !rc && i < first; i++)
 		rc = post_nth(side, i);
-	return rc ? rc : hear_server(side);
+	return rc ? rc : wait_for_server(side);
 }
 
 static int stream(struct side *side)
@@ -389,7 +389,7 @@ static int stream(struct side *side)
 					       : receive_all(side);
 
 	if (!rc)
-		rc = hear_server(side);
+		rc = wait_for_server(side);
 	return rc ? rc : tag_flush(&side->channel, message_ms(side));
 }
 
@@ -405,7 +405,7 @@ static int measure(struct side *side, struct outcome *out)
 	if (rc)
 		return rc;
 	start = now_ns();
-	rc = there_and_back ? play(side, &laps) : stream(side);
+	rc = there_and_back ? run_plan(side, &laps) : stream(side);
 	if (!rc && opt->role == ROLE_CLIENT) {
 		out->measured = true;
 		out->measure.seconds = (double)(now_ns() - start) / 1e9;

@@ -30,7 +30,8 @@ static const char usage[] = "usage: test_connection [options] server | client "
 			    "<server_ip>; see --help";
 
 /* 没有给出的，按方式补上默认值；给了哪些，server 一方要知道。*/
-static int settle(struct tcpx_test *test, uint64_t size, const char *api)
+static int complete_options(struct tcpx_test *test, uint64_t size,
+			    const char *api)
 {
 	struct tcpx_plan *plan = &test->plan;
 	const bool measures = plan->mode != TCPX_CHECK;
@@ -106,7 +107,7 @@ static int parse(struct tcpx_options *opt, int argc, char *argv[])
 	rc = take_options(&line, &argc, &argv);
 	if (rc < 0)
 		rc = take_role(usage, argc, argv, &test->server);
-	return rc < 0 ? settle(test, size, api) : rc;
+	return rc < 0 ? complete_options(test, size, api) : rc;
 }
 
 /* ---- 结果 --------------------------------------------------------------- */

@@ -7,7 +7,7 @@
  *
  * server 用一个线程服务所有 client：每个 client 是一个 task（见 common/base/task.h），
  * 所以 serve() 读起来和只有一个 client 时一样。一个 worker 在听，另一个收发，满了
- * CREW_MOST 个 client 就换人（见 struct crew）。
+ * WORKER_CLIENTS_MOST 个 client 就换人（见 struct server_worker）。
  */
 #include "base/deadline.h"
 #include "base/report.h"
@@ -25,24 +25,25 @@
 #define ROUNDS_A_LOOK 64	   /* ping-pong：这么多圈才看一次钟 */
 
 /*
- * 一班：一个 worker 和它服务的 client。为什么要换班？RC 的 QP 连着 SRQ，断开时 UCX 先把它
+ * 一个 worker 和它服务的 client。为什么要换 worker？RC 的 QP 连着 SRQ，断开时 UCX 先把它
  * 推进 ERR，等 LAST_WQE_REACHED 才销毁；rxe 从来不说（或说得太多，见
  * common/ucx/worker.c），于是每个离开的 client 在每块设备上都留下一个 QP 和约
- * 260 kB，直到 worker 销毁。所以一班只接这么多 client，都走了就整班销毁；别的班照常。
+ * 260 kB，直到 worker 销毁。所以一个 worker 只接这么多 client，都走了就销毁；别的照常。
  */
-#define CREW_MOST 16
+#define WORKER_CLIENTS_MOST 16
 
-struct crew {
+struct server_worker {
 	struct ucx_worker worker;
 	unsigned int seen; /* clients, ever */
 	unsigned int here; /* of them */
-	LIST_ENTRY(crew) next;
+	LIST_ENTRY(server_worker) next;
 };
 
 struct server {
 	const struct echo_options *opt;
 	struct ucx_worker worker; /* listens */
-	LIST_HEAD(, crew) crews;  /* the first takes the next client */
+	/* The first takes the next client. */
+	LIST_HEAD(, server_worker) workers;
 	ucp_listener_h listener;
 	struct ucx_limits limits;
 	struct task_list tasks; /* 每个 client 一个 */
@@ -144,13 +145,13 @@ static void serve(struct task *self, void *arg)
 {
 	struct client *client = arg;
 	struct server *s = client->server;
-	struct crew *crew = LIST_FIRST(&s->crews);
+	struct server_worker *one = LIST_FIRST(&s->workers);
 	struct ucx_endpoint *ep = NULL;
 	int rc;
 
-	crew->seen++;
-	crew->here++;
-	rc = accept_endpoint(&crew->worker, client->request, &s->limits, self,
+	one->seen++;
+	one->here++;
+	rc = accept_endpoint(&one->worker, client->request, &s->limits, self,
 			     &ep);
 	if (!rc)
 		rc = create_endpoint(ep);
@@ -162,14 +163,14 @@ static void serve(struct task *self, void *arg)
 		report_fact("%s: closed after %ju messages", ep->peer,
 			    ep->finished_recv_count);
 	close_endpoint(ep, rc);
-	crew->here--;
+	one->here--;
 	s->out.clients++;
 	s->out.failed += rc && rc != -ESHUTDOWN && rc != -EINTR;
 	free(client->buffer);
 	free(client);
 }
 
-static bool full(const struct server *s)
+static bool is_full(const struct server *s)
 {
 	return s->tasks.count >= ECHO_MAX_CLIENTS ||
 	       (s->opt->clients && s->accepted >= s->opt->clients);
@@ -179,9 +180,9 @@ static bool full(const struct server *s)
 static void on_request(ucp_conn_request_h request, void *arg)
 {
 	struct server *s = arg;
-	struct client *client = full(s) ? NULL : calloc(1, sizeof(*client));
+	struct client *client = is_full(s) ? NULL : calloc(1, sizeof(*client));
 
-	if (!client && !full(s))
+	if (!client && !is_full(s))
 		report_error("serve fewer clients at once",
 			     "no memory for one more client");
 	if (client) {
@@ -196,39 +197,39 @@ static void on_request(ucp_conn_request_h request, void *arg)
 	ucp_listener_reject(s->listener, request);
 }
 
-static int call_crew(struct server *s)
+static int start_worker(struct server *s)
 {
-	struct crew *crew = calloc(1, sizeof(*crew));
+	struct server_worker *one = calloc(1, sizeof(*one));
 	int rc;
 
-	if (!crew)
+	if (!one)
 		return fail(-ENOMEM, NULL, "no memory for a worker");
-	rc = ucx_open_another(&crew->worker, &s->worker);
+	rc = ucx_open_another(&one->worker, &s->worker);
 	if (rc)
-		free(crew);
+		free(one);
 	else
-		LIST_INSERT_HEAD(&s->crews, crew, next);
+		LIST_INSERT_HEAD(&s->workers, one, next);
 	return rc;
 }
 
-static void dismiss(struct crew *crew)
+static void stop_worker(struct server_worker *one)
 {
-	LIST_REMOVE(crew, next);
-	ucx_close(&crew->worker);
-	free(crew);
+	LIST_REMOVE(one, next);
+	ucx_close(&one->worker);
+	free(one);
 }
 
-/* 满了就叫下一班；叫不来，这一班接着干，再满时再叫。人都走了的旧班，散。*/
-static void change_crews(struct server *s)
+/* 接满了就另起一个 worker；起不来，就接着用，再满时再试。client 都走了的，销毁。*/
+static void change_workers(struct server *s)
 {
-	struct crew *crew = LIST_FIRST(&s->crews), *next;
+	struct server_worker *one = LIST_FIRST(&s->workers), *next;
 
-	if (crew->seen >= CREW_MOST && call_crew(s))
-		crew->seen = 0;
-	for (crew = LIST_NEXT(LIST_FIRST(&s->crews), next); crew; crew = next) {
-		next = LIST_NEXT(crew, next);
-		if (!crew->here)
-			dismiss(crew);
+	if (one->seen >= WORKER_CLIENTS_MOST && start_worker(s))
+		one->seen = 0;
+	for (one = LIST_NEXT(LIST_FIRST(&s->workers), next); one; one = next) {
+		next = LIST_NEXT(one, next);
+		if (!one->here)
+			stop_worker(one);
 	}
 }
 
@@ -252,7 +253,7 @@ static int run(struct server *s)
 		}
 		while (tasks_run(&s->tasks))
 			;
-		change_crews(s);
+		change_workers(s);
 		if (finished(s))
 			return 0;
 		rc = ucx_progress(&s->worker, tasks_deadline(&s->tasks));
@@ -277,15 +278,15 @@ static int server(const struct echo_options *opt, struct echo_outcome *out)
 	if (rc)
 		return rc;
 	report_step("listen on TCP port %u, serve whoever comes", opt->port);
-	rc = call_crew(&s);
+	rc = start_worker(&s);
 	if (!rc)
 		rc = create_listener(&s.worker, opt->port, on_request, &s,
 				     &s.listener);
 	if (!rc)
 		rc = run(&s);
 	report_step("destroy workers and context");
-	while (!LIST_EMPTY(&s.crews))
-		dismiss(LIST_FIRST(&s.crews));
+	while (!LIST_EMPTY(&s.workers))
+		stop_worker(LIST_FIRST(&s.workers));
 	/*
 	 * listener 一还，worker 就得跟着还：UCX 自己的线程收下的连接，有的话才听到一半。
 	 * 下半句在两者之间到，那个线程就拿着已经还掉的 listener 去报告（UCX 的 issue
@@ -379,8 +380,8 @@ static int measure(struct ucx_endpoint *ep, const struct echo_options *opt,
 	return rc ? rc : echo_check(opt, out, in, opt->size);
 }
 
-static int converse(struct ucx_worker *w, const struct echo_options *opt,
-		    char *obj, struct laps *laps, struct echo_outcome *out)
+static int run_rounds(struct ucx_worker *w, const struct echo_options *opt,
+		      char *obj, struct laps *laps, struct echo_outcome *out)
 {
 	const struct ucx_limits limits = limits_of(opt);
 	struct ucx_endpoint *ep = NULL;
@@ -426,7 +427,7 @@ static int client(const struct echo_options *opt, char *obj, struct laps *laps,
 	rc = ucx_open(&worker, opt->busy);
 	if (rc)
 		return rc;
-	rc = converse(&worker, opt, obj, laps, out);
+	rc = run_rounds(&worker, opt, obj, laps, out);
 	ucx_close(&worker);
 	return rc;
 }

@@ -34,7 +34,7 @@ static int gid_rank(const struct ibv_gid_entry *entry)
 // endregion gid-rank
 
 // region choose-gid
-int rdma_choose_gid(struct rdma_resources *res, int wanted)
+int choose_gid(struct rdma_resources *res, int wanted)
 {
 	struct ibv_gid_entry e, best = { .gid_type = UINT32_MAX };
 	const char *device = ibv_get_device_name(res->context->device);
@@ -104,9 +104,9 @@ static int open_one(struct rdma_resources *res, struct ibv_device *device,
 	else if (!res->ib_port)
 		rc = no_active_port(device, res->port_attr.state);
 	else
-		rc = rdma_choose_gid(res, gid_index);
+		rc = choose_gid(res, gid_index);
 	if (rc)
-		rdma_close_device(res);
+		close_device(res);
 	return rc;
 }
 // endregion open-one
@@ -141,8 +141,7 @@ static struct ibv_device *pick_device(struct ibv_device **list,
 // endregion pick-device
 
 // region open-device
-int rdma_open_device(struct rdma_resources *res,
-		     const struct rdma_config *config)
+int open_device(struct rdma_resources *res, const struct rdma_config *config)
 {
 	int count = 0;
 	/*
@@ -167,7 +166,7 @@ int rdma_open_device(struct rdma_resources *res,
 }
 // endregion open-device
 
-int rdma_close_device(struct rdma_resources *res)
+int close_device(struct rdma_resources *res)
 {
 	int rc = 0;
 

@@ -92,13 +92,12 @@ struct rdma_resources {
  * Open the device that @config names, or the first one that has an active
  * port with a RoCE v2 GID, and choose the GID. Fills the stage 1 members.
  * -ENODEV: no (such) device; -ENETDOWN: no active port; -EADDRNOTAVAIL: no
- * usable GID. Undone by rdma_close_device().
+ * usable GID. Undone by close_device().
  */
-int rdma_open_device(struct rdma_resources *res,
-		     const struct rdma_config *config);
+int open_device(struct rdma_resources *res, const struct rdma_config *config);
 
 /* Close the device; nothing to do if it is not open. */
-int rdma_close_device(struct rdma_resources *res);
+int close_device(struct rdma_resources *res);
 
 /*
  * Choose from the port's GID table: with @wanted GID_INDEX_AUTO the RoCE v2
@@ -106,38 +105,38 @@ int rdma_close_device(struct rdma_resources *res);
  * else exactly @wanted, refused if it is empty or not RoCE v2. Sets gid_index
  * and gid. Source: ibv_query_gid_ex(3), IBTA annex A17 (RoCEv2).
  */
-int rdma_choose_gid(struct rdma_resources *res, int wanted);
+int choose_gid(struct rdma_resources *res, int wanted);
 
 /* ---- stage 2: resources.c ----------------------------------------------- */
 
 /*
  * Make PD, buffer, MR, CQ and QP (RC, still in RESET) on the opened device.
- * Makes all or nothing. Undone by rdma_destroy_objects().
+ * Makes all or nothing. Undone by destroy_objects().
  */
-int rdma_create_objects(struct rdma_resources *res,
-			const struct rdma_config *config);
+int create_objects(struct rdma_resources *res,
+		   const struct rdma_config *config);
 
 /*
  * Destroy QP, CQ, channel, MR, buffer and PD in this order, whichever exist.
  * Goes on after a failure and returns the first.
  */
-int rdma_destroy_objects(struct rdma_resources *res);
+int destroy_objects(struct rdma_resources *res);
 
 /* Stages 1 and 2 together: all or nothing. */
 int init_rdma_resources(struct rdma_resources *res,
 			const struct rdma_config *config);
 
-/* Undo init_rdma_resources() and all that came after it. */
+/* Undo init_rdma_resources() and all that came after it; @res is all zero then. */
 int destroy_rdma_resources(struct rdma_resources *res);
 
 /*
- * The parts of rdma_create_objects(), for those who share a PD and its MRs among
+ * The parts of create_objects(), for those who share a PD and its MRs among
  * many QPs: a PD; a CQ for recv_slots + send_slots completions, with a channel if
  * @events; a QP in res->pd. What was made before a failure stays.
  */
-int rdma_create_pd(struct rdma_resources *res);
-int rdma_create_cq(struct rdma_resources *res, bool events);
-int rdma_create_qp(struct rdma_resources *res, uint32_t max_inline);
+int create_pd(struct rdma_resources *res);
+int create_cq(struct rdma_resources *res, bool events);
+int create_qp(struct rdma_resources *res, uint32_t max_inline);
 
 /* Receive slot @slot (0 ... recv_slots - 1) and send slot @slot of buf. */
 static inline char *recv_slot(const struct rdma_resources *res, uint32_t slot)
@@ -209,8 +208,9 @@ int exchange_cm_con_data(struct rdma_resources *res, int sock,
 			 int64_t deadline);
 
 /*
- * From INIT to connected: exchange, RTR, RTS, and SYNC_READY. Post receives
- * before calling: when it returns 0 the peer may send.
+ * From INIT to connected in one call: what rdma_client and rdma_server do step by
+ * step, for programs whose subject is another. Post receives before it: when it
+ * returns 0 the peer may send.
  */
 int connect_qp(struct rdma_resources *res, int sock, int64_t deadline);
 
@@ -230,6 +230,9 @@ int connect_qp(struct rdma_resources *res, int sock, int64_t deadline);
 
 /* Give receive slot @slot to the QP. The slot is the QP's until it completes. */
 int post_receive(struct rdma_resources *res, uint32_t slot);
+
+/* The same with every receive slot. */
+int post_all_receives(struct rdma_resources *res);
 
 /*
  * Send @length bytes (at most msg_size) of send slot @slot, with a completion

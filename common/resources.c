@@ -32,7 +32,7 @@ static size_t round_up(size_t size, size_t align)
 	return (size + align - 1) / align * align;
 }
 
-int rdma_create_pd(struct rdma_resources *res)
+int create_pd(struct rdma_resources *res)
 {
 	res->pd = ibv_alloc_pd(res->context);
 	if (!res->pd)
@@ -73,7 +73,7 @@ static int create_mr(struct rdma_resources *res,
 // endregion create-mr
 
 // region create-cq
-int rdma_create_cq(struct rdma_resources *res, bool events)
+int create_cq(struct rdma_resources *res, bool events)
 {
 	/*
 	 * CQ 必须装得下所有可能同时未取走的 completion，否则 CQ overrun：
@@ -93,7 +93,7 @@ int rdma_create_cq(struct rdma_resources *res, bool events)
 // endregion create-cq
 
 // region create-qp
-int rdma_create_qp(struct rdma_resources *res, uint32_t max_inline)
+int create_qp(struct rdma_resources *res, uint32_t max_inline)
 {
 	struct ibv_qp_init_attr init = {
 		.send_cq = res->cq,
@@ -126,8 +126,7 @@ int rdma_create_qp(struct rdma_resources *res, uint32_t max_inline)
 // endregion create-qp
 
 // region create-objects
-int rdma_create_objects(struct rdma_resources *res,
-			const struct rdma_config *config)
+int create_objects(struct rdma_resources *res, const struct rdma_config *config)
 {
 	const uint32_t most = res->port_attr.max_msg_sz;
 	int rc;
@@ -137,16 +136,16 @@ int rdma_create_objects(struct rdma_resources *res,
 				    config->msg_size, most);
 	res->recv_slots = config->recv_slots ? config->recv_slots : 1;
 	res->send_slots = config->send_slots ? config->send_slots : 1;
-	rc = rdma_create_pd(res);
+	rc = create_pd(res);
 	if (!rc)
 		rc = create_mr(res, config);
 	if (!rc)
-		rc = rdma_create_cq(res, config->events);
+		rc = create_cq(res, config->events);
 	if (!rc)
-		rc = rdma_create_qp(res, config->max_inline);
+		rc = create_qp(res, config->max_inline);
 	/* 中途失败就把已经建好的拆掉：进程不退出的话，它们会一直占着网卡。*/
 	if (rc)
-		rdma_destroy_objects(res);
+		destroy_objects(res);
 	return rc;
 }
 // endregion create-objects
@@ -161,7 +160,7 @@ int rdma_create_objects(struct rdma_resources *res,
 		(object) = NULL;                                              \
 	} while (0)
 
-int rdma_destroy_objects(struct rdma_resources *res)
+int destroy_objects(struct rdma_resources *res)
 {
 	int rc = 0;
 
@@ -187,21 +186,20 @@ int rdma_destroy_objects(struct rdma_resources *res)
 int init_rdma_resources(struct rdma_resources *res,
 			const struct rdma_config *config)
 {
-	int rc;
+	int rc = open_device(res, config);
 
-	memset(res, 0, sizeof(*res));
-	rc = rdma_open_device(res, config);
 	if (!rc)
-		rc = rdma_create_objects(res, config);
+		rc = create_objects(res, config);
 	if (rc)
-		rdma_close_device(res);
+		close_device(res);
 	return rc;
 }
 
 int destroy_rdma_resources(struct rdma_resources *res)
 {
-	int rc = rdma_destroy_objects(res);
-	int closed = rdma_close_device(res);
+	int rc = destroy_objects(res);
+	int closed = close_device(res);
 
+	memset(res, 0, sizeof(*res)); /* 和建之前一样，可以再建一次 */
 	return rc ? rc : closed;
 }

@@ -124,7 +124,6 @@ int connect_qp(struct rdma_resources *res, int sock, int64_t deadline)
 
 	if (rc)
 		return rc;
-	show_both_sides(cm_con_data_of(res), res->remote);
 	rc = modify_qp_to_rtr(res);
 	if (!rc)
 		rc = modify_qp_to_rts(res);

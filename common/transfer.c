@@ -42,6 +42,15 @@ int post_receive(struct rdma_resources *res, uint32_t slot)
 }
 // endregion post-receive
 
+int post_all_receives(struct rdma_resources *res)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < res->recv_slots && !rc; i++)
+		rc = post_receive(res, i);
+	return rc;
+}
+
 /* 数据由这一端发出的请求。READ 与 ATOMIC 的数据从对端来，谈不上 inline。*/
 static bool carries_data(enum ibv_wr_opcode opcode)
 {
@@ -90,8 +99,8 @@ int post_send(struct rdma_resources *res, uint32_t slot, uint32_t length,
 // endregion post-send
 
 /* 等不来，或等来的是失败：把知道的都交给解释器。返回 -ETIMEDOUT 或 -EIO。*/
-static int no_success(struct rdma_resources *res, const struct ibv_wc *wc,
-		      uint64_t wr_id, int wait_ms)
+static int explain_failure(struct rdma_resources *res, const struct ibv_wc *wc,
+			   uint64_t wr_id, int wait_ms)
 {
 	return completion_failed(res->qp, wc, wr_id, wait_ms, res->posted,
 				 res->recv_slots + res->send_slots, res->mr,
@@ -116,7 +125,7 @@ static int check_completion(struct rdma_resources *res, const struct ibv_wc *wc)
 		     { WR_ID_INVALIDATE(0), IBV_WC_LOCAL_INV } };
 
 	if (wc->status != IBV_WC_SUCCESS)
-		return no_success(res, wc, wc->wr_id, 0);
+		return explain_failure(res, wc, wc->wr_id, 0);
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
 		if (wc->opcode == ours[i].opcode &&
 		    wc->wr_id >> 32 == ours[i].wr_id >> 32)
@@ -163,57 +172,44 @@ int take_cq_event(struct rdma_resources *res)
 }
 
 /*
- * 睡到下一个 completion。顺序不能错：先 arm（req_notify），再查一次 CQ，确认空了才
- * 睡。否则 CQE 若恰好在“查完”与“arm”之间到达，就永远不会再有 event。
+ * CQ 空了：睡到有 event 为止。没有 arm 过就先 arm，并让调用者再查一次 CQ，查过还是空的
+ * 才睡。否则 CQE 若恰好在“查完”与“arm”之间到达，就永远不会再有 event。
  */
-static int sleep_until_one(struct rdma_resources *res, struct ibv_wc *wc,
-			   int64_t deadline)
+static int arm_or_sleep(struct rdma_resources *res, int64_t deadline)
 {
-	int n, rc = 0;
+	int rc;
 
-	while (!rc) {
-		n = try_completion(res, wc);
-		if (n)
-			return n;
-		if (!res->armed) {
-			rc = arm_cq(res);
-			continue;
-		}
-		rc = wait_fd(res->channel->fd, POLLIN, deadline);
-		if (!rc)
-			rc = take_cq_event(res);
-	}
-	return rc;
+	if (!res->armed)
+		return arm_cq(res);
+	rc = wait_fd(res->channel->fd, POLLIN, deadline);
+	return rc ? rc : take_cq_event(res);
 }
 // endregion event-wait
 
 // region next-completion
-static int poll_until_one(struct rdma_resources *res, struct ibv_wc *wc,
-			  int64_t deadline)
-{
-	int n = 0;
-
-	do {
-		for (int i = 0; i < POLLS_PER_CLOCK && !n; i++)
-			n = try_completion(res, wc);
-	} while (!n && !stop_requested() && !deadline_passed(deadline));
-	return n ? n : stop_requested() ? -EINTR : -ETIMEDOUT;
-}
-
 int await_completion(struct rdma_resources *res, uint64_t wr_id,
 		     struct ibv_wc *wc, int timeout_ms)
 {
 	int64_t deadline = deadline_in_ms(timeout_ms);
-	int n = -EINTR;
+	int polls = 0;
+	int n = 0;
 
-	/* 先看一眼：总有现成的可取，就永远等不到“空转时再看”，Ctrl-C 也就没人理。*/
-	if (!stop_requested())
-		n = res->channel ? sleep_until_one(res, wc, deadline)
-				 : poll_until_one(res, wc, deadline);
+	while (!n) {
+		/* 每次都先看：即使总有现成的可取，Ctrl-C 也要有人理。*/
+		if (stop_requested())
+			n = -EINTR;
+		else
+			n = try_completion(res, wc);
+		if (!n && res->channel)
+			n = arm_or_sleep(res, deadline);
+		else if (!n && ++polls % POLLS_PER_CLOCK == 0 &&
+			 deadline_passed(deadline))
+			n = -ETIMEDOUT;
+	}
 	if (n == -EINTR)
 		return wait_failed(n, "waiting for %s", "a completion");
 	if (n == -ETIMEDOUT)
-		return no_success(res, NULL, wr_id, timeout_ms);
+		return explain_failure(res, NULL, wr_id, timeout_ms);
 	return n < 0 ? n : 0;
 }
 // endregion next-completion

@@ -107,7 +107,7 @@ static int send_plan(const struct peer *peer, int64_t deadline)
 				"plan of the memory");
 }
 
-static int lend(struct peer *peer, int64_t deadline)
+static int meet_client(struct peer *peer, int64_t deadline)
 {
 	const struct lender *lender = peer->service->context;
 	struct rdma_resources *res = &peer->res;
@@ -116,9 +116,9 @@ static int lend(struct peer *peer, int64_t deadline)
 	/* 同一个 PD、同一个 MR：内存只注册一次，每个 client 只多一个 QP。*/
 	*res = lender->owner;
 	res->recv_slots = res->send_slots = 1;
-	rc = rdma_create_cq(res, false);
+	rc = create_cq(res, false);
 	if (!rc)
-		rc = rdma_create_qp(res, 0);
+		rc = create_qp(res, 0);
 	if (!rc)
 		rc = modify_qp_to_init(res);
 	if (!rc) /* 第二道闸：INIT 里默认没有 ATOMIC */
@@ -176,8 +176,8 @@ static void watch_leases(struct peer *peer)
 	}
 }
 
-// region memory-recover
-static void recover(struct peer *peer)
+// region memory-free_locks
+static void free_locks(struct peer *peer)
 {
 	struct rdma_resources *res = &peer->res;
 	uint64_t word, *held;
@@ -187,7 +187,7 @@ static void recover(struct peer *peer)
 	res->mr = NULL;
 	res->buf = NULL;
 	res->context = NULL;
-	rdma_destroy_objects(res);
+	destroy_objects(res);
 	/*
 	 * 原子操作只对经过同一张网卡的彼此原子，对 CPU 不是（IBV_ATOMIC_HCA）。这里仍可
 	 * 由 CPU 来写：字里是死者的号码，别人的 CAS 只期望“没有持有者”，都换不成。
@@ -200,7 +200,7 @@ static void recover(struct peer *peer)
 			    peer->number, peer->name);
 	}
 }
-// endregion memory-recover
+// endregion memory-free_locks
 
 /* ---- 从头到尾 --------------------------------------------------------------- */
 
@@ -208,10 +208,10 @@ static int open_memory(const struct server_options *opt,
 		       struct rdma_resources *owner)
 {
 	const size_t bytes = (size_t)opt->cells * opt->cell_bytes;
-	int rc = rdma_open_device(owner, &opt->where.config);
+	int rc = open_device(owner, &opt->where.config);
 
 	if (!rc)
-		rc = rdma_create_pd(owner);
+		rc = create_pd(owner);
 	if (rc)
 		return rc;
 	owner->buf = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
@@ -238,9 +238,9 @@ static int serve(const struct server_options *opt, struct lender *lender)
 		.more = "raise --max-clients",
 		.most = opt->clients,
 		.handshake_ms = opt->handshake_ms,
-		.meet = lend,
+		.meet = meet_client,
 		.serve = watch_leases,
-		.part = recover,
+		.part = free_locks,
 		.context = lender,
 	};
 	int rc;

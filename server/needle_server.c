@@ -80,8 +80,8 @@ static int make_qp(struct rdma_resources *res,
 	*res = *owner;
 	/* 自己不收也不发；但 CQ 和两个队列的容量都不能是 0。*/
 	res->recv_slots = res->send_slots = 1;
-	rc = rdma_create_cq(res, false);
-	return rc ? rc : rdma_create_qp(res, 0);
+	rc = create_cq(res, false);
+	return rc ? rc : create_qp(res, 0);
 }
 
 /* PD 与 context 是借来的：先放下它们，就只拆自己的 QP 和 CQ。*/
@@ -91,12 +91,12 @@ static void destroy_qp(struct peer *peer)
 
 	res->pd = NULL;
 	res->context = NULL;
-	rdma_destroy_objects(res);
+	destroy_objects(res);
 }
 
 // region serve-engine
 /* 第 3、4 阶段，再加一份目录。此后节点不再 post 任何东西，CQ 永远是空的。*/
-static int hand_shake(struct peer *peer, int64_t deadline)
+static int meet_engine(struct peer *peer, int64_t deadline)
 {
 	const struct node *node = peer->service->context;
 	struct rdma_resources *res = &peer->res;
@@ -122,7 +122,7 @@ static int hand_shake(struct peer *peer, int64_t deadline)
 }
 // endregion serve-engine
 
-static void stand_by(struct peer *peer)
+static void serve_engine(struct peer *peer)
 {
 	const struct node *node = peer->service->context;
 
@@ -135,17 +135,17 @@ static void stand_by(struct peer *peer)
 
 /* ---- 从头到尾 --------------------------------------------------------------- */
 
-static int open_device(const struct server_options *opt,
-		       struct rdma_resources *owner)
+static int open_owner(const struct server_options *opt,
+		      struct rdma_resources *owner)
 {
-	int rc = rdma_open_device(owner, &opt->where.config);
+	int rc = open_device(owner, &opt->where.config);
 
 	if (rc)
 		return rc;
 	report_fact("%s port %u, GID index %u",
 		    ibv_get_device_name(owner->context->device), owner->ib_port,
 		    owner->gid_index);
-	return rdma_create_pd(owner);
+	return create_pd(owner);
 }
 
 static int serve(const struct server_options *opt, struct node *node)
@@ -155,8 +155,8 @@ static int serve(const struct server_options *opt, struct node *node)
 		.more = "raise --max-engines",
 		.most = opt->engines,
 		.handshake_ms = opt->handshake_ms,
-		.meet = hand_shake,
-		.serve = stand_by,
+		.meet = meet_engine,
+		.serve = serve_engine,
 		.part = destroy_qp,
 		.context = node,
 	};
@@ -169,7 +169,7 @@ static int serve(const struct server_options *opt, struct node *node)
 		return rc;
 
 	report_step("open the device, make a PD, register for REMOTE_READ");
-	rc = open_device(opt, &node->owner);
+	rc = open_owner(opt, &node->owner);
 	if (rc)
 		return rc;
 	if (most > node->owner.device_attr.max_mr_size)

@@ -141,7 +141,8 @@ static void *run(void *context)
 	service->part(p);
 	if (rc == -EUSERS)
 		drain(p);
-	shutdown(p->sock, SHUT_RDWR); /* close 留给主线程，见 make_way() */
+	shutdown(p->sock,
+		 SHUT_RDWR); /* close 留给主线程，见 evict_stranger() */
 	report_fact("%s %u (%s): gone, its QP destroyed%s", service->who,
 		    p->number, p->name, rc ? " (it was never served)" : "");
 	atomic_store(&p->ended, true);
@@ -190,7 +191,7 @@ static struct peer *free_slot(struct peer *all, unsigned int n)
  * 没有空位了，其中至少有 STRANGERS 个是生人：请最早的走。它的线程正等着读，shutdown 会叫
  * 醒它；socket 只由主线程 close，所以这个号不会在我们手里变成别人的。
  */
-static struct peer *make_way(struct peer *all, unsigned int n)
+static struct peer *evict_stranger(struct peer *all, unsigned int n)
 {
 	const int64_t deadline = deadline_in_ms(WAY_MS);
 	struct peer *first = NULL, *slot = NULL;
@@ -207,14 +208,14 @@ static struct peer *make_way(struct peer *all, unsigned int n)
 	return slot;
 }
 
-static void admit(const struct peer_service *service, struct peer *all,
-		  atomic_uint *places, int sock, unsigned int number)
+static void start_peer(const struct peer_service *service, struct peer *all,
+		       atomic_uint *places, int sock, unsigned int number)
 {
 	const unsigned int n = service->most + STRANGERS;
 	struct peer *p = free_slot(all, n);
 
 	if (!p)
-		p = make_way(all, n);
+		p = evict_stranger(all, n);
 	if (!p) {
 		report_error("are there peers that are something else?",
 			     "%s %u is turned away: %u are shaking hands",
@@ -253,7 +254,7 @@ int serve_peers(const struct peer_service *service, uint16_t port)
 			continue; /* 停机，或者只是一小时里没有人来 */
 		sock = tcp_accept(listen_sock, deadline_in_ms(FAILED_MS));
 		if (sock >= 0)
-			admit(service, all, &places, sock, ++number);
+			start_peer(service, all, &places, sock, ++number);
 		else
 			deadline_sleep_ms(FAILED_MS, deadline_in_ms(FAILED_MS));
 	}

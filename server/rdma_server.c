@@ -13,15 +13,6 @@
 #include <locale.h>
 #include <string.h>
 
-static int post_all_receives(struct rdma_resources *res)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < res->recv_slots && !rc; i++)
-		rc = post_receive(res, i);
-	return rc;
-}
-
 /* 等一个 client 连上来；之后不再听：第二个 client 会被立即拒绝，而不是空等。*/
 static int wait_for_client(const struct rdma_options *opt)
 {
@@ -100,6 +91,7 @@ static int serve(const struct rdma_options *opt, struct rdma_resources *res,
 {
 	const int64_t exchange_ms = timeout_or(opt, EXCHANGE_TIMEOUT_MS);
 	struct outcome out = { 0 };
+	int64_t deadline;
 	int rc;
 
 	report_step("QP to INIT, and post receives before anybody may send");
@@ -115,10 +107,22 @@ static int serve(const struct rdma_options *opt, struct rdma_resources *res,
 		return *sock;
 
 	report_step("exchange QPN, PSN and GID; QP to RTR, then RTS");
-	rc = connect_qp(res, *sock, deadline_in_ms(exchange_ms));
+	deadline = deadline_in_ms(exchange_ms);
+	rc = exchange_cm_con_data(res, *sock, deadline);
+	if (rc)
+		return rc;
+	show_both_sides(cm_con_data_of(res), res->remote);
+	rc = modify_qp_to_rtr(res);
+	if (!rc)
+		rc = modify_qp_to_rts(res);
+	/*
+	 * 会合：对端也到了 RTS，receive 也 post 好了，才可以发第一个包。自己失败了，
+	 * 也在这里告诉对端。
+	 */
+	rc = sock_sync_step(*sock, SYNC_READY, rc, deadline);
 	if (!rc)
 		rc = agree_on_plan(res, &opt->plan, message_size(opt, res),
-				   *sock, deadline_in_ms(exchange_ms));
+				   *sock, deadline);
 	if (rc)
 		return rc;
 
@@ -133,7 +137,7 @@ static int serve(const struct rdma_options *opt, struct rdma_resources *res,
 
 int main(int argc, char *argv[])
 {
-	struct rdma_resources res;
+	struct rdma_resources res = { 0 };
 	struct rdma_options opt;
 	int sock = -1;
 	int rc, undo;

@@ -98,7 +98,7 @@ static int send_plan(const struct peer *peer, int64_t deadline)
 				"plan of the ring");
 }
 
-static int open_ring(struct peer *peer, int64_t deadline)
+static int meet_producer(struct peer *peer, int64_t deadline)
 {
 	const struct reader *reader = peer->service->context;
 	const uint32_t place = ring_place_bytes(reader->opt->size);
@@ -109,7 +109,7 @@ static int open_ring(struct peer *peer, int64_t deadline)
 	int rc;
 
 	*res = reader->owner;
-	rc = rdma_create_objects(res, &config);
+	rc = create_objects(res, &config);
 	if (!rc)
 		rc = modify_qp_to_init(res);
 	if (!rc)
@@ -123,7 +123,7 @@ static int open_ring(struct peer *peer, int64_t deadline)
 static void close_ring(struct peer *peer)
 {
 	peer->res.context = NULL; /* 设备是借来的 */
-	rdma_destroy_objects(&peer->res);
+	destroy_objects(&peer->res);
 }
 
 /* ---- 取消息，还 credit -------------------------------------------------------- */
@@ -152,7 +152,7 @@ static int check(const struct ring *ring)
 		    ring->peer->number, (uintmax_t)m->number - 1, m->length);
 }
 
-// region ring-consume
+// region ring-read_ring
 static int take_all(struct ring *ring)
 {
 	const char *places = recv_slot(&ring->peer->res, 0);
@@ -194,9 +194,9 @@ static int give_credit(struct ring *ring, bool idle)
 	ring->credited = ring->taken;
 	return rc;
 }
-// endregion ring-consume
+// endregion ring-read_ring
 
-static int consume(struct ring *ring)
+static int read_ring(struct ring *ring)
 {
 	struct poll_pause pause = { 0 };
 	uint64_t before;
@@ -232,7 +232,7 @@ static void serve_ring(struct peer *peer)
 		no_memory_for_buffer(ring.place_bytes);
 		return;
 	}
-	rc = consume(&ring);
+	rc = read_ring(&ring);
 	if (rc == -ECONNRESET) /* 走之前的最后几条 */
 		take_all(&ring);
 	report_fact("client %u (%s): took %ju messages, %ju bytes",
@@ -249,7 +249,7 @@ static int serve(const struct server_options *opt, struct reader *reader)
 		.more = "raise --max-clients",
 		.most = opt->clients,
 		.handshake_ms = opt->handshake_ms,
-		.meet = open_ring,
+		.meet = meet_producer,
 		.serve = serve_ring,
 		.part = close_ring,
 		.context = reader,
@@ -257,7 +257,7 @@ static int serve(const struct server_options *opt, struct reader *reader)
 	int rc;
 
 	report_step("open the device");
-	rc = rdma_open_device(&reader->owner, &opt->where.config);
+	rc = open_device(&reader->owner, &opt->where.config);
 	if (rc)
 		return rc;
 	report_step("give each client a ring, and take what it WRITEs");

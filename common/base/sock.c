@@ -176,7 +176,7 @@ static void turn_away(int sock, const char *said, ssize_t length)
 }
 
 /* @sock 开口了：1 是我们的 client，0 还没说完，-1 不是。*/
-static int hear(int sock, uint32_t magic)
+static int peek_hello(int sock, uint32_t magic)
 {
 	char said[4];
 	ssize_t n = recv(sock, said, sizeof(said), MSG_PEEK | MSG_DONTWAIT);
@@ -197,7 +197,7 @@ static int watch(int epoll, int sock)
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, sock, &event) ? -errno : 0;
 }
 
-static int let_in(struct callers *c, int listen_sock)
+static int accept_pending(struct callers *c, int listen_sock)
 {
 	const int whole = sizeof(uint32_t), room = 64 << 10;
 	int *place = &c->socks[c->next++ % CALLERS];
@@ -219,8 +219,8 @@ static int let_in(struct callers *c, int listen_sock)
 }
 
 /* 等下一个敲门的，或开口的；是 client 的话，记在 @client。*/
-static int next_word(struct callers *c, int listen_sock, uint32_t magic,
-		     int64_t deadline, int *client)
+static int next_event(struct callers *c, int listen_sock, uint32_t magic,
+		      int64_t deadline, int *client)
 {
 	struct epoll_event event;
 	int rc = wait_fd(c->epoll, POLLIN, deadline);
@@ -231,12 +231,12 @@ static int next_word(struct callers *c, int listen_sock, uint32_t magic,
 	if (epoll_wait(c->epoll, &event, 1, 0) != 1)
 		return 0;
 	if (event.data.fd == listen_sock) {
-		rc = let_in(c, listen_sock);
+		rc = accept_pending(c, listen_sock);
 		return rc ? call_failed(-rc, "accept()") : 0;
 	}
 	while (*place != event.data.fd)
 		place++;
-	rc = hear(*place, magic);
+	rc = peek_hello(*place, magic);
 	if (rc > 0) {
 		*client = *place;
 		*place = -1;
@@ -261,7 +261,7 @@ int tcp_accept_client(int listen_sock, uint32_t magic, const void *greeting,
 	if (rc)
 		rc = call_failed(-rc, "epoll(TCP)");
 	while (!rc && sock < 0)
-		rc = next_word(&c, listen_sock, magic, deadline, &sock);
+		rc = next_event(&c, listen_sock, magic, deadline, &sock);
 	for (unsigned int i = 0; i < CALLERS; i++)
 		sock_close(&c.socks[i]);
 	sock_close(&c.epoll);

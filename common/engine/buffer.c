@@ -39,7 +39,8 @@ static size_t rounded(size_t size)
 	return power;
 }
 
-static struct engine_buffers *shelf(struct engine_pool *pool, size_t size)
+static struct engine_buffers *unused_of_size(struct engine_pool *pool,
+					     size_t size)
 {
 	return &pool->unused[63 - __builtin_clzl(size)];
 }
@@ -174,7 +175,7 @@ static struct engine_buffer *take_kept(struct engine_pool *pool, size_t size,
 		*own = NULL;
 		return b;
 	}
-	LIST_FOREACH(b, shelf(pool, size), idle)
+	LIST_FOREACH(b, unused_of_size(pool, size), idle)
 		if (b->size >= size)
 			break;
 	if (b) {
@@ -231,7 +232,7 @@ void engine_buffer_put(struct engine_pool *pool, struct engine_buffer *buffer,
 		destroy(buffer);
 		return;
 	}
-	LIST_INSERT_HEAD(shelf(pool, buffer->size), buffer, idle);
+	LIST_INSERT_HEAD(unused_of_size(pool, buffer->size), buffer, idle);
 	pool->kept += buffer->size;
 	pool->kept_fds++;
 }

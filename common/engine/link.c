@@ -47,6 +47,8 @@ static int connect_to_node(struct engine_link *link)
 		rc = connect_qp(link->res, link->sock,
 				deadline_in_ms(EXCHANGE_TIMEOUT_MS));
 	if (!rc)
+		show_both_sides(cm_con_data_of(link->res), link->res->remote);
+	if (!rc)
 		rc = needle_catalog_receive(
 			&catalog, link->sock,
 			deadline_in_ms(EXCHANGE_TIMEOUT_MS));
@@ -101,7 +103,7 @@ static void disconnect(struct engine_link *link)
 	remote_reader_abort(&link->reader);
 }
 
-static void break_up(struct engine_link *link, const char *why)
+static void lose_link(struct engine_link *link, const char *why)
 {
 	report_remark("link", "%s; %s port %u is lost, connecting again", why,
 		      link->host, link->port);
@@ -119,9 +121,9 @@ static void on_sock(void *owner, uint32_t events)
 	(void)events;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	break_up(link, n > 0   ? "the node says what it should not"
-		       : n < 0 ? strerror(errno)
-			       : "the node has closed the connection");
+	lose_link(link, n > 0	? "the node says what it should not"
+			: n < 0 ? strerror(errno)
+				: "the node has closed the connection");
 }
 
 static void on_completions(void *owner, uint32_t events)
@@ -130,7 +132,7 @@ static void on_completions(void *owner, uint32_t events)
 
 	(void)events;
 	if (remote_reader_poll(&link->reader) && link->is_up)
-		break_up(link, "a READ has failed");
+		lose_link(link, "a READ has failed");
 	/* 没有 timer 的 epoll_wait 便宜得多：内核不必为它设一个又撤掉。*/
 	else if (TAILQ_EMPTY(&link->reader.all))
 		timer_cancel(&link->loop->timers, &link->check);
@@ -147,13 +149,13 @@ static void on_check(void *owner)
 	int64_t stalled = now_ns() - link->reader.last_completion;
 
 	if (remote_reader_is_broken(&link->reader)) {
-		break_up(link, "a READ could not be posted");
+		lose_link(link, "a READ could not be posted");
 		return;
 	}
 	if (TAILQ_EMPTY(&link->reader.all))
 		return;
 	if (stalled > (int64_t)ENGINE_LINK_STALL_MS * NS_PER_MS) {
-		break_up(link, "no READ has come back for too long");
+		lose_link(link, "no READ has come back for too long");
 		return;
 	}
 	timer_set(&link->loop->timers, &link->check,

@@ -323,7 +323,7 @@ static void turn_away(struct engine_ipc *ipc, int fd,
 	refuse(c, failure);
 }
 
-static void admit(struct engine_ipc *ipc, int fd)
+static void accept_client(struct engine_ipc *ipc, int fd)
 {
 	struct ipc_client *c;
 
@@ -368,7 +368,7 @@ static void on_listener(void *owner, uint32_t events)
 		}
 		if (fd < 0)
 			return;
-		admit(ipc, fd);
+		accept_client(ipc, fd);
 	}
 }
 

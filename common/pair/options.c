@@ -54,7 +54,7 @@ int options_server(struct rdma_options *opt, const char *next, int argc,
 }
 
 /* 选项之间的关系放在最后检查：它们可以以任何顺序出现。*/
-static int settle(struct rdma_options *opt)
+static int complete_options(struct rdma_options *opt)
 {
 	if (opt->plan.mode == MODE_BANDWIDTH) {
 		if (!opt->plan.iters)
@@ -124,7 +124,7 @@ int options_parse(struct rdma_options *opt, enum role role, int argc,
 	if (rc < 0)
 		rc = server ? options_device(opt, line.next, argc, argv)
 			    : options_server(opt, line.next, argc, argv);
-	return rc < 0 ? settle(opt) : rc;
+	return rc < 0 ? complete_options(opt) : rc;
 }
 
 int timeout_or(const struct rdma_options *opt, int default_ms)

@@ -208,7 +208,7 @@ static int spin(struct tag_channel *ch, is_over_fn *is_over, const void *what)
 }
 
 /* 看看时钟、信号，以及 TCP 那头的对端还在不在。*/
-static int look_around(struct tag_channel *ch, int64_t deadline)
+static int check_deadline(struct tag_channel *ch, int64_t deadline)
 {
 	int rc;
 
@@ -228,7 +228,7 @@ static int look_around(struct tag_channel *ch, int64_t deadline)
 static int wait_until(struct tag_channel *ch, is_over_fn *is_over,
 		      const void *what, int timeout_ms)
 {
-	/* 次次都是马上就成，就永远走不到 look_around：Ctrl-C 要先看。*/
+	/* 次次都是马上就成，就永远走不到 check_deadline：Ctrl-C 要先看。*/
 	int rc = stop_requested() ? -EINTR : spin(ch, is_over, what);
 	int64_t deadline;
 
@@ -236,7 +236,7 @@ static int wait_until(struct tag_channel *ch, is_over_fn *is_over,
 		return rc;
 	deadline = deadline_in_ms(timeout_ms);
 	while (!rc) {
-		rc = look_around(ch, deadline);
+		rc = check_deadline(ch, deadline);
 		if (!rc)
 			rc = spin(ch, is_over, what);
 	}

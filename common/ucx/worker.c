@@ -435,7 +435,7 @@ static int arm_all(struct ucx_worker *w)
 	return rc;
 }
 
-static int look_around(struct ucx_worker *w, int64_t deadline)
+static int check_deadline(struct ucx_worker *w, int64_t deadline)
 {
 	if (stop_requested())
 		return -EINTR;
@@ -486,7 +486,7 @@ int ucx_progress(struct ucx_worker *w, int64_t deadline)
 
 	/* 看钟比空转贵，不必每次都看；可是也不能总有事做就永远不看。*/
 	if (++w->polls % POLLS_A_LOOK == 0)
-		rc = look_around(w, deadline);
+		rc = check_deadline(w, deadline);
 	if (rc)
 		return rc;
 	if (progress_all(w) || w->busy)

@@ -2,7 +2,7 @@
 /*
  * again.c —— 在同一个进程里一遍遍地打开与关闭：留下的东西会越积越多
  *
- *	again open [DEVICE [GID]]   第 1 阶段：rdma_open_device、rdma_close_device
+ *	again open [DEVICE [GID]]   第 1 阶段：open_device、close_device
  *	again objects [DEVICE]      第 1、2 阶段：init_、destroy_rdma_resources
  *
  * 打印每一遍是否成功，以及后 16 遍里文件描述符与堆内存各多了多少；objects 还打印
@@ -43,14 +43,13 @@ static void show_buffer(const struct rdma_resources *r)
 
 static int once(const char *what, const struct rdma_config *config, int round)
 {
-	struct rdma_resources res;
+	struct rdma_resources res = { 0 };
 	int rc;
 
-	memset(&res, 0, sizeof(res));
 	if (!strcmp(what, "open")) {
-		rc = rdma_open_device(&res, config);
+		rc = open_device(&res, config);
 		if (!rc)
-			rc = rdma_close_device(&res);
+			rc = close_device(&res);
 		if (!rc && res.context)
 			rc = -1;
 		return rc;

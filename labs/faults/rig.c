@@ -45,7 +45,7 @@ static void open_end(struct end *end, const char *device)
 					    .gid_index = GID_INDEX_AUTO };
 	struct rdma_resources res = { 0 };
 
-	if (rdma_open_device(&res, &config))
+	if (open_device(&res, &config))
 		exit(CANNOT_RUN);
 	end->context = res.context;
 	end->port = res.ib_port;

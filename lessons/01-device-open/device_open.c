@@ -103,8 +103,8 @@ int main(int argc, char *argv[])
 
 	rc = show_all_devices();
 	if (!rc) {
-		report_step("choose and open one: rdma_open_device()");
-		rc = rdma_open_device(&res, &lesson.config);
+		report_step("choose and open one: open_device()");
+		rc = open_device(&res, &lesson.config);
 	}
 	if (rc)
 		return 1;
@@ -113,5 +113,5 @@ int main(int argc, char *argv[])
 		    res.gid_index, gid_text(gid, res.gid.raw));
 
 	report_step("close it");
-	return rdma_close_device(&res) ? 1 : 0;
+	return close_device(&res) ? 1 : 0;
 }

@@ -85,7 +85,7 @@ static const struct lesson_break breaks[] = {
 
 int main(int argc, char *argv[])
 {
-	struct rdma_resources res;
+	struct rdma_resources res = { 0 };
 	struct lesson lesson;
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
 

@@ -223,7 +223,7 @@ static int walk(const struct lesson *lesson, struct rdma_resources *res)
 
 int main(int argc, char *argv[])
 {
-	struct rdma_resources res;
+	struct rdma_resources res = { 0 };
 	struct lesson lesson;
 	int rc = lesson_parse(&lesson, breaks, argc, argv);
 

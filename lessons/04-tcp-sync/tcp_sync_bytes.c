@@ -207,7 +207,7 @@ static int ordinary_side(const struct lesson *lesson, uint16_t port)
 	int64_t deadline = deadline_in_ms(lesson_breaks(lesson, "silent")
 						  ? SILENT_MS
 						  : EXCHANGE_TIMEOUT_MS);
-	struct rdma_resources res;
+	struct rdma_resources res = { 0 };
 	int sock = -1;
 	int rc = prepare(&res, &lesson->config);
 
@@ -222,7 +222,7 @@ static int ordinary_side(const struct lesson *lesson, uint16_t port)
 
 static int hand_side(const struct lesson *lesson, int listen_sock)
 {
-	struct rdma_resources res;
+	struct rdma_resources res = { 0 };
 	int sock = tcp_accept(listen_sock, deadline_in_ms(EXCHANGE_TIMEOUT_MS));
 	int rc, undo;
 

@@ -105,9 +105,9 @@ static int borrow(struct rdma_resources *res,
 		.send_slots = 1,
 		.more_rkeys = true,
 	};
-	rc = rdma_create_cq(res, false);
+	rc = create_cq(res, false);
 	if (!rc)
-		rc = rdma_create_qp(res, 0);
+		rc = create_qp(res, 0);
 	return rc ? rc : modify_qp_to_init(res);
 }
 
@@ -116,7 +116,7 @@ static int give_back(struct rdma_resources *res)
 	res->pd = NULL;
 	res->mr = NULL;
 	res->buf = NULL;
-	return rdma_destroy_objects(res);
+	return destroy_objects(res);
 }
 
 static int open_client(struct walk *w, struct client *c, int place)

@@ -426,7 +426,7 @@ static int close_by_hand(struct by_hand *h)
 }
 
 /* 设备先由我们选定，节点与 engine 再用同一个：一台只有一个 RDMA 设备的机器也能跑。*/
-static int open_device(struct by_hand *h)
+static int start_storage_node(struct by_hand *h)
 {
 	const struct rdma_config *asked = &h->w->lesson->config;
 	const struct rdma_config config = remote_reader_config(
@@ -454,7 +454,7 @@ typedef int part_fn(struct by_hand *h);
 static int by_hand(struct walk *w, part_fn *get_ready, part_fn *play)
 {
 	struct by_hand h = { .w = w, .sock = -1 };
-	int rc = open_device(&h);
+	int rc = start_storage_node(&h);
 	int undo;
 
 	if (!rc && get_ready)

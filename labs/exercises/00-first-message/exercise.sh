@@ -7,9 +7,9 @@ stage_file=first.c
 source=lessons/00-first-message/first.c
 programs=(00-first-message)
 stands_alone=1
-strip="open_device find_gid connect_qp transfer"
+strip="open_device find_gid connect_qp transfer wait_for"
 patience='9 6 5' # it may poll for five seconds
-unwritten='check(ENOSYS, "NAME is not written yet");'
+unwritten='fail("NAME is not written yet", ENOSYS);'
 what=('send the first message, with libibverbs alone' '只用 libibverbs，发出第一条消息')
 todo=('Write what is marked TODO; main() stays as it is.' '写出标着 TODO 的部分；main() 不用动。')
 libraries() { echo -libverbs; }
@@ -96,7 +96,7 @@ test_refuses() {
 	scene refuse || return
 	because 'the list ends with NULL; an empty one begins with it' '列表以 NULL 结束；空列表开头就是 NULL'
 	blame=(name)
-	[[ $(rc_of name) == 77 ]] || ended_with 1 name || return # check() makes 77 of ENODEV
+	[[ $(rc_of name) == 77 ]] || ended_with 1 name || return # fail() makes 77 of ENODEV
 	like "$(err_of name)" 'mlx5_99' 'an error that names mlx5_99' || return
 	blame=(none)
 	ended_with 77 none && like "$(err_of none)" 'ibv_get_device_list' 'an error of ibv_get_device_list()'

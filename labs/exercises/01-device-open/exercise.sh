@@ -4,8 +4,8 @@
 # Exercise 01: the learner writes device.c. See scene.sh and judge.sh.
 
 stage_file=device.c
-strip="gid_rank rdma_choose_gid query_device open_one has_active_port pick_device
-	rdma_open_device rdma_close_device"
+strip="gid_rank choose_gid query_device open_one has_active_port pick_device
+	open_device close_device"
 what=('open a device, choose a port and a GID' '打开设备，选定 port 与 GID')
 
 # ---- in the VM

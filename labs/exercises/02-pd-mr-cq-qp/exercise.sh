@@ -4,8 +4,8 @@
 # Exercise 02: the learner writes resources.c. See scene.sh and judge.sh.
 
 stage_file=resources.c
-strip="create_mr rdma_create_pd rdma_create_cq rdma_create_qp rdma_create_objects DESTROY
-	rdma_destroy_objects init_rdma_resources destroy_rdma_resources"
+strip="create_mr create_pd create_cq create_qp create_objects DESTROY
+	destroy_objects init_rdma_resources destroy_rdma_resources"
 what=('make PD, MR, CQ and QP, and take them down' '建好 PD、MR、CQ、QP，再拆掉')
 
 # ---- in the VM

@@ -4,8 +4,7 @@
 # Exercise 04: the learner writes tcp_sync.c. See scene.sh and judge.sh.
 
 stage_file=tcp_sync.c
-strip="sock_sync_data sock_sync_step cm_con_data_of cm_con_data_to_wire exchange_cm_con_data
-	connect_qp"
+strip="sock_sync_data sock_sync_step cm_con_data_of cm_con_data_to_wire exchange_cm_con_data"
 what=('tell the peer what it must know, over TCP' '用 TCP 告诉对端它必须知道的')
 
 # ---- in the VM

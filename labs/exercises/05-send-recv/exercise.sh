@@ -4,8 +4,8 @@
 # Exercise 05: the learner writes transfer.c. See scene.sh and judge.sh.
 
 stage_file=transfer.c
-strip="post_receive post_request post_send check_completion try_completion arm_cq take_cq_event
-	sleep_until_one poll_until_one await_completion poll_completion"
+strip="post_receive post_all_receives post_request post_send check_completion try_completion arm_cq take_cq_event
+	arm_or_sleep await_completion poll_completion"
 what=('post receives and sends, wait for completions' 'post 收发请求，等 completion')
 
 # ---- in the VM

@@ -26,7 +26,7 @@ static enum kind kind_of(const struct ibv_gid_entry *e)
 	return GLOBAL;
 }
 
-int rdma_choose_gid(struct rdma_resources *res, int wanted)
+int choose_gid(struct rdma_resources *res, int wanted)
 {
 	const char *name = ibv_get_device_name(res->context->device);
 	struct ibv_gid_entry of_kind[USELESS + 1], e;
@@ -95,7 +95,7 @@ static int use(struct ibv_device *device, struct rdma_resources *res, int gid)
 		rc = no_active_port(device, res->port_attr.state);
 	else {
 		res->context = context;
-		rc = rdma_choose_gid(res, gid);
+		rc = choose_gid(res, gid);
 	}
 	if (rc) {
 		ibv_close_device(context);
@@ -115,7 +115,7 @@ static bool is_usable(struct ibv_device *device)
 	return rc == 1;
 }
 
-int rdma_open_device(struct rdma_resources *res,
+int open_device(struct rdma_resources *res,
 		     const struct rdma_config *config)
 {
 	struct ibv_device **list, *chosen = NULL;
@@ -137,7 +137,7 @@ int rdma_open_device(struct rdma_resources *res,
 	return rc;
 }
 
-int rdma_close_device(struct rdma_resources *res)
+int close_device(struct rdma_resources *res)
 {
 	struct ibv_context *context = res->context;
 

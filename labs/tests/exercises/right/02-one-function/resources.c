@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-int rdma_create_pd(struct rdma_resources *res)
+int create_pd(struct rdma_resources *res)
 {
 	res->pd = ibv_alloc_pd(res->context);
 	return res->pd ? 0 : call_failed(errno, "ibv_alloc_pd()");
 }
 
-int rdma_create_cq(struct rdma_resources *res, bool events)
+int create_cq(struct rdma_resources *res, bool events)
 {
 	int entries = 16 + (int)(res->recv_slots + res->send_slots);
 
@@ -29,7 +29,7 @@ int rdma_create_cq(struct rdma_resources *res, bool events)
 	return 0;
 }
 
-int rdma_create_qp(struct rdma_resources *res, uint32_t max_inline)
+int create_qp(struct rdma_resources *res, uint32_t max_inline)
 {
 	struct ibv_qp_init_attr how;
 
@@ -68,7 +68,7 @@ static int create_memory(struct rdma_resources *res)
 	return 0;
 }
 
-int rdma_create_objects(struct rdma_resources *res,
+int create_objects(struct rdma_resources *res,
 			const struct rdma_config *config)
 {
 	int rc;
@@ -82,20 +82,20 @@ int rdma_create_objects(struct rdma_resources *res,
 	res->msg_size = config->msg_size;
 	res->slot_size = (config->msg_size + 4095ul) & ~4095ul;
 	res->buf_size = (res->recv_slots + res->send_slots) * res->slot_size;
-	rc = rdma_create_pd(res);
+	rc = create_pd(res);
 	if (rc)
 		goto undo;
-	rc = rdma_create_cq(res, config->events);
+	rc = create_cq(res, config->events);
 	if (rc)
 		goto undo;
 	rc = create_memory(res);
 	if (rc)
 		goto undo;
-	rc = rdma_create_qp(res, config->max_inline);
+	rc = create_qp(res, config->max_inline);
 	if (!rc)
 		return 0;
 undo:
-	rdma_destroy_objects(res);
+	destroy_objects(res);
 	return rc;
 }
 
@@ -107,7 +107,7 @@ static void note(int *first, const char *call, int err)
 		*first = rc;
 }
 
-int rdma_destroy_objects(struct rdma_resources *res)
+int destroy_objects(struct rdma_resources *res)
 {
 	int first = 0;
 
@@ -145,19 +145,19 @@ int init_rdma_resources(struct rdma_resources *res,
 	int rc;
 
 	*res = (struct rdma_resources){ 0 };
-	rc = rdma_open_device(res, config);
+	rc = open_device(res, config);
 	if (rc)
 		return rc;
-	rc = rdma_create_objects(res, config);
+	rc = create_objects(res, config);
 	if (rc)
-		rdma_close_device(res);
+		close_device(res);
 	return rc;
 }
 
 int destroy_rdma_resources(struct rdma_resources *res)
 {
-	int a = rdma_destroy_objects(res);
-	int b = rdma_close_device(res);
+	int a = destroy_objects(res);
+	int b = close_device(res);
 
 	return a ? a : b;
 }

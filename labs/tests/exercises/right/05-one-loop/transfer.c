@@ -27,6 +27,16 @@ int post_receive(struct rdma_resources *res, uint32_t slot)
 	return 0;
 }
 
+int post_all_receives(struct rdma_resources *res)
+{
+	uint32_t slot = res->recv_slots;
+	int rc = 0;
+
+	while (slot > 0 && !rc)
+		rc = post_receive(res, --slot);
+	return rc;
+}
+
 int post_request(struct rdma_resources *res, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad_wr = NULL;
