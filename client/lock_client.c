@@ -71,8 +71,7 @@ static const char tail[] = "\n" EXIT_CODES;
 static int parse(struct lock_options *opt, int argc, char *argv[])
 {
 	const struct option_row rows[] = {
-		{ 'n', "rounds", "N",
-		  "add N times; 0: only read_result (default: @)",
+		{ 'n', "rounds", "N", "add N times; 0: only look (default: @)",
 		  NUMBER(opt->rounds, 1000, 0, UINT32_MAX) },
 		{ EVENTS(opt->where.config.events) },
 		{ 't', "timeout", "SECS",

@@ -176,7 +176,7 @@ static void watch_leases(struct peer *peer)
 	}
 }
 
-// region memory-free_locks
+// region memory-recover
 static void free_locks(struct peer *peer)
 {
 	struct rdma_resources *res = &peer->res;
@@ -200,7 +200,7 @@ static void free_locks(struct peer *peer)
 			    peer->number, peer->name);
 	}
 }
-// endregion memory-free_locks
+// endregion memory-recover
 
 /* ---- 从头到尾 --------------------------------------------------------------- */
 

@@ -141,8 +141,8 @@ static void *run(void *context)
 	service->part(p);
 	if (rc == -EUSERS)
 		drain(p);
-	shutdown(p->sock,
-		 SHUT_RDWR); /* close 留给主线程，见 evict_stranger() */
+	/* close 留给主线程，见 evict_stranger()。*/
+	shutdown(p->sock, SHUT_RDWR);
 	report_fact("%s %u (%s): gone, its QP destroyed%s", service->who,
 		    p->number, p->name, rc ? " (it was never served)" : "");
 	atomic_store(&p->ended, true);

@@ -152,7 +152,7 @@ static int check(const struct ring *ring)
 		    ring->peer->number, (uintmax_t)m->number - 1, m->length);
 }
 
-// region ring-read_ring
+// region ring-consume
 static int take_all(struct ring *ring)
 {
 	const char *places = recv_slot(&ring->peer->res, 0);
@@ -194,7 +194,7 @@ static int give_credit(struct ring *ring, bool idle)
 	ring->credited = ring->taken;
 	return rc;
 }
-// endregion ring-read_ring
+// endregion ring-consume
 
 static int read_ring(struct ring *ring)
 {

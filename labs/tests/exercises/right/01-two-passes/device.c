@@ -115,8 +115,7 @@ static bool is_usable(struct ibv_device *device)
 	return rc == 1;
 }
 
-int open_device(struct rdma_resources *res,
-		     const struct rdma_config *config)
+int open_device(struct rdma_resources *res, const struct rdma_config *config)
 {
 	struct ibv_device **list, *chosen = NULL;
 	int n, rc;

@@ -68,8 +68,7 @@ static int create_memory(struct rdma_resources *res)
 	return 0;
 }
 
-int create_objects(struct rdma_resources *res,
-			const struct rdma_config *config)
+int create_objects(struct rdma_resources *res, const struct rdma_config *config)
 {
 	int rc;
 
