@@ -231,7 +231,7 @@ int connect_qp(struct rdma_resources *res, int sock, int64_t deadline);
 /* Give receive slot @slot to the QP. The slot is the QP's until it completes. */
 int post_receive(struct rdma_resources *res, uint32_t slot);
 
-/* The same with every receive slot. */
+/* The same with every receive slot, 0 first: messages come into them in this order. */
 int post_all_receives(struct rdma_resources *res);
 
 /*

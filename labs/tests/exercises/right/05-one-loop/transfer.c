@@ -29,12 +29,12 @@ int post_receive(struct rdma_resources *res, uint32_t slot)
 
 int post_all_receives(struct rdma_resources *res)
 {
-	uint32_t slot = res->recv_slots;
-	int rc = 0;
+	uint32_t slot = 0;
 
-	while (slot > 0 && !rc)
-		rc = post_receive(res, --slot);
-	return rc;
+	while (slot < res->recv_slots)
+		if (post_receive(res, slot++))
+			return -EIO;
+	return 0;
 }
 
 int post_request(struct rdma_resources *res, struct ibv_send_wr *wr)
