@@ -9,16 +9,16 @@
 #   demo-two   the same on two hosts, two lab VMs on a wire
 #   test       does the course work on this machine? 5 minutes; the last line counts
 #   lint       the style of the sources and the pages, a minute
-#   test-long  lists of what can go wrong, sanitizers, valgrind, fuzzers, graders: 35 minutes
+#   test-long  every known failure, sanitizers, valgrind, fuzzers, graders: 35 minutes
 #   quick      before a commit: lint and suites of what changed, in a minute
 #   release-check  all of this, on each system: hours, and one table
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
 #   mutants    put each known fault back and see the tests catch it
-#   bench      our programs against perftest, iperf3 and others, as ratios
-#   bench-plots  how the figures grow: with sizes, clients, QPs, channels, events;
+#   bench      compare our programs with perftest, iperf3 and others, as ratios
+#   bench-plots  curves over size, clients, QPs, channels, events;
 #              PLOTS="qps memory": only these
 #   faults     make each mistake of the catalogue, see the explainer name it
-#   explain-bench  sabotage other people's programs, count what the recorder says
+#   explain-bench  sabotage other projects' programs, count the causes found
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/fuzz/long_fuzz.sh)
 #   docs       fill code, output and pictures into the READMEs and docs-zh
 #   deps       install what is missing (apt, dnf or pacman)

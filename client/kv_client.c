@@ -37,20 +37,20 @@ struct outcome {
 
 #define USAGE "usage: kv_client [options] <server_ip> " DEVICE_OPERANDS
 static const char usage[] = USAGE "; see --help";
-static const char head[] = USAGE
-	"\n\n"
-	"A key-value store in the memory of memory_server, whose program takes "
-	"no part:\n"
-	"keys are found by READ, put by CMP_SWAP and WRITE, and each value is "
-	"checked.\n"
-	"A client may be killed at any moment: the value that it was about to "
-	"replace\n"
-	"stays, and its lock is free again as soon as the server has destroyed "
-	"its QP.\n"
-	"Whether its last put was done nobody knows. Keys cannot be deleted, "
-	"and all of\n"
-	"them go with the server.\n\n"
-	"  server_ip          where memory_server runs\n" DEVICE_HELP;
+static const char head[] =
+	USAGE "\n\n"
+	      "A key-value store in the memory of memory_server, whose program "
+	      "takes no part.\n"
+	      "It finds keys by READ, puts them by CMP_SWAP and WRITE, and "
+	      "checks each value.\n"
+	      "A client may be killed at any moment: the value that it was "
+	      "about to replace\n"
+	      "stays, and its lock is free again when the server has destroyed "
+	      "its QP. Nobody\n"
+	      "knows whether its last put was done. Keys cannot be deleted; "
+	      "they are lost when\n"
+	      "the server ends.\n\n"
+	      "  server_ip          where memory_server runs\n" DEVICE_HELP;
 static const char tail[] =
 	"\nExit code: 0 done, 1 failed or no such key, 2 wrong usage.\n";
 

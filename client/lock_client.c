@@ -54,17 +54,16 @@ struct tally {
 static const char usage[] = USAGE "; see --help";
 static const char head[] = USAGE
 	"\n\n"
-	"Adds to a counter by FETCH_ADD and, under a lock that is taken by "
-	"CMP_SWAP, to\n"
-	"a record of two words, in the memory of memory_server; checks both "
-	"each time.\n"
-	"A client may be killed at any moment: the lock is free again as soon "
-	"as the\n"
-	"server has destroyed its QP, and the next holder completes the "
-	"record. Nobody\n"
-	"knows whether the last request of a killed client was done: each one "
-	"may have\n"
-	"added 1 more than it has told.\n\n"
+	"Adds to a counter by FETCH_ADD and, under a lock taken by CMP_SWAP, "
+	"to a record\n"
+	"of two words, in the memory of memory_server. Checks both each time.\n"
+	"A client may be killed at any moment: the lock is free again when the "
+	"server\n"
+	"has destroyed its QP, and the next holder completes the record. "
+	"Nobody knows\n"
+	"whether the last request of a killed client was done: each one may "
+	"have added\n"
+	"1 more than it reported.\n\n"
 	"  server_ip          where memory_server runs\n" DEVICE_HELP;
 static const char tail[] = "\n" EXIT_CODES;
 

@@ -45,12 +45,12 @@ struct bench {
 
 #define USAGE "usage: memory_bench [options] <server_ip> " DEVICE_OPERANDS
 static const char usage[] = USAGE "; see --help";
-static const char head[] = USAGE
-	"\n\n"
-	"Measures one-sided operations in the memory of memory_server, and "
-	"checks what\n"
-	"they did. Cell 1 is overwritten.\n\n"
-	"  server_ip          where memory_server runs\n" DEVICE_HELP;
+static const char head[] =
+	USAGE "\n\n"
+	      "Measures one-sided operations in the memory of memory_server "
+	      "and checks the\n"
+	      "results. Overwrites cell 1.\n\n"
+	      "  server_ip          where memory_server runs\n" DEVICE_HELP;
 static const char tail[] = "\n" EXIT_CODES;
 
 static int parse(struct bench *b, int argc, char *argv[])
@@ -63,10 +63,10 @@ static int parse(struct bench *b, int argc, char *argv[])
 		  NUMBER(b->size, 64, 8, MEMORY_CELL_MOST - SKIP) },
 		{ 'n', "iters", "N", "do it N times (default: @)",
 		  NUMBER(b->iters, 1000, 1, 100000000) },
-		{ 'd', "depth", "N", "so many at once, 1 ... # (default: @)",
+		{ 'd', "depth", "N", "keep N at once, 1 ... # (default: @)",
 		  NUMBER(b->depth, 1, 1, 1024) },
 		{ 'Q', "qps", "N",
-		  "by so many QPs in turn, 1 ... # (default: @);\neach has "
+		  "use N QPs in turn, 1 ... # (default: @);\neach has "
 		  "--depth at once",
 		  NUMBER(b->qps, 1, 1, 256) },
 		{ EVENTS(b->where.config.events) },

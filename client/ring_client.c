@@ -42,15 +42,14 @@ struct producer {
 
 #define USAGE "usage: ring_client [options] <server_ip> " DEVICE_OPERANDS
 static const char usage[] = USAGE "; see --help";
-static const char head[] = USAGE
-	"\n\n"
-	"WRITEs messages into the ring that ring_server has for it, as far as "
-	"its credit\n"
-	"goes, and ends when all of them have been taken and found right. If "
-	"it fails,\n"
-	"messages for which there was no credit yet may have been taken or "
-	"lost.\n\n"
-	"  server_ip          where ring_server runs\n" DEVICE_HELP;
+static const char head[] =
+	USAGE "\n\n"
+	      "WRITEs messages into its ring at ring_server, as far as its "
+	      "credit allows. Ends\n"
+	      "when all of them have been taken and found correct. If it "
+	      "fails, messages\n"
+	      "without credit may have been taken or lost.\n\n"
+	      "  server_ip          where ring_server runs\n" DEVICE_HELP;
 static const char tail[] = "\n" EXIT_CODES;
 
 static int parse(struct ring_options *opt, int argc, char *argv[])

@@ -15,12 +15,12 @@ usage() {
 	wire     to show the packets (labs/lab capture)
 	test     to test it, as make test does
 	dev      to change it: linters, sanitizers, fuzzers, a browser
-	bench    to compare it with others, and the explainer with their faults
-	arm64    to test it on an emulated ARM machine, too
-	--check  only tell what is missing
+	bench    to compare it with other programs
+	arm64    to test it on an emulated ARM machine
+	--check  only list what is missing
 
-	Exit: 0 all is there, 1 something is missing that could be installed, 2 usage,
-	77 something is missing that cannot be had here; all else is there.
+	Exit: 0 nothing is missing, 1 something is missing and can be installed, 2 usage,
+	77 only things are missing that this system has no package for.
 	END
 }
 

@@ -21,8 +21,8 @@ usage() {
 	  --pair    rxe0 (10.99.0.1) and rxe1 (10.99.0.2) on a veth pair, with
 	            routing rules that make their packets cross it
 	  --force   even in a network namespace where no packet would arrive
-	teardown    remove what setup made, and nothing else
-	status      what there is (exit 1: no Soft-RoCE device)
+	teardown    remove only what setup made
+	status      show the devices (exit 1: no Soft-RoCE device)
 
 	Exit: 0 done, 1 failed, 2 usage, 77 cannot be done on this machine.
 	END

@@ -40,13 +40,13 @@ struct lender {
 static const char usage[] = USAGE "; see --help";
 static const char head[] = USAGE
 	"\n\n"
-	"Lends memory that kv_client and lock_client work in, one-sided. When "
-	"a client\n"
-	"is gone or keeps a lock for longer than --lease, its QP is destroyed, "
-	"and then\n"
-	"its lock is free again. Clients are trusted: each may write all of "
-	"it. What is\n"
-	"in it goes with the server.\n\n" DEVICE_HELP;
+	"Lends memory in which kv_client and lock_client work by one-sided "
+	"operations.\n"
+	"If a client goes or keeps a lock for longer than --lease, its QP is "
+	"destroyed,\n"
+	"and then its lock is free again. Clients are trusted: each may write "
+	"all of the\n"
+	"memory. The contents are lost when the server ends.\n\n" DEVICE_HELP;
 static const char tail[] = "\nSIGINT or SIGTERM ends it. " EXIT_CODES;
 
 static int parse(struct server_options *opt, int argc, char *argv[])

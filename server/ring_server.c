@@ -37,16 +37,14 @@ struct reader {
 
 #define USAGE "usage: ring_server [options] " DEVICE_OPERANDS
 static const char usage[] = USAGE "; see --help";
-static const char head[] = USAGE
-	"\n\n"
-	"Takes messages that ring_client WRITEs into its memory, checks each, "
-	"and gives\n"
-	"credit by WRITE; no receive is posted. Each client has a ring, a PD "
-	"and a QP of\n"
-	"its own. When one is killed, the messages that have come whole are "
-	"taken; what\n"
-	"it had not yet sent, or only in part, is lost with it.\n"
-	"\n" DEVICE_HELP;
+static const char head[] = USAGE "\n\n"
+				 "Takes messages that ring_client WRITEs into "
+				 "its memory, checks each, and gives\n"
+				 "credit by WRITE. It posts no receive. Each "
+				 "client has its own ring, PD and QP.\n"
+				 "If a client is killed, its complete messages "
+				 "are taken; what it had not sent,\n"
+				 "or only in part, is lost.\n\n" DEVICE_HELP;
 static const char tail[] = "\nSIGINT or SIGTERM ends it. " EXIT_CODES;
 
 static int parse(struct server_options *opt, int argc, char *argv[])

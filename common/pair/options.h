@@ -43,7 +43,7 @@ int options_parse(struct rdma_options *opt, enum role role, int argc,
 /* A row of option_row, @place: rdma_config's events. */
 #define EVENTS(place)                    \
 	.letter = 'e', .name = "events", \
-	.help = "sleep until completions come, do not poll", FLAG(place)
+	.help = "sleep until completions come instead of polling", FLAG(place)
 
 /*
  * Take [device_name] [port] [gid_index], of which @argc are there, into @opt. -1, or

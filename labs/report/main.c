@@ -20,7 +20,7 @@ static int usage(FILE *to)
 		    "  --html FILE  write a page instead of the text\n"
 		    "  --perfetto FILE  write a trace for ui.perfetto.dev\n"
 		    "  --json       write the causes for a script: one object\n"
-		    "  --all        leave out nothing of long recordings\n");
+		    "  --all        show long recordings in full\n");
 	return to == stdout ? 0 : 2;
 }
 

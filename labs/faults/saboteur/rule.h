@@ -5,7 +5,7 @@
  *	CALL[:WHICH]:CHANGE	modify_qp:RTR:path_mtu=1   post_send:3:rkey^1
  *				reg_mr:access-REMOTE_WRITE   poll:2+:skip   tcp:lose
  *
- * WHICH is the how-manieth call, from 1 on (the default), "3+" for the third and
+ * WHICH is the number of the call, from 1 on (the default), "3+" for the third and
  * all after it; of modify_qp also a state: the first call that goes there. CHANGE
  * is FIELD and what is done to it (=V +V -V ^V <<V >>V, ~ swaps its bytes; +NAME
  * and -NAME a bit), or one of the words
