@@ -25,7 +25,7 @@ page() {
 		<!-- /run -->
 
 		## What is new
-		- **Time**: an hour.
+		- **Time**: 5 minutes.
 		- **You need**: nothing.
 		- **Afterwards you can** do it.
 
@@ -64,9 +64,9 @@ make_tree() {
 		'message data a b few words | 不多的字' >"$T/labs/pictures/way.pic"
 	printf '%s\n' '# TERM | in full | 中文 | lesson | more' 'QP | queue pair | 队列对 | 01 | -' \
 		'Two queues.' '两条队列。' 'fence | fence | 栅栏 | - | -' 'A wait.' '等一等。' >"$T/lessons/glossary.txt"
-	page Lesson ../../labs/pictures/way.svg >"$T/lessons/01-a/README.md"
-	page 第一课 ../labs/pictures/way.zh.svg | in_chinese >"$T/docs-zh/01-a.md"
-	echo 'See [lesson 1](lessons/01-a/README.md).' >"$T/README.md"
+	page '01 · Lesson' ../../labs/pictures/way.svg >"$T/lessons/01-a/README.md"
+	page '01 · 第一课' ../labs/pictures/way.zh.svg | in_chinese >"$T/docs-zh/01-a.md"
+	echo '| 01 | [Lesson](lessons/01-a/README.md) | | [第一课](docs-zh/01-a.md) |' >"$T/README.md"
 	docs fill
 	assertEquals "fill: $out" 0 "$rc"
 }
@@ -116,6 +116,12 @@ DRIFT=(
 	"sed -i 's/不多的字/少/' labs/pictures/way.pic" '^labs/pictures/way.zh.svg has drifted from labs/pictures/way.pic'
 	"echo 'step x 4 plain x' >>labs/pictures/way.pic" 'way.pic:[0-9]*: .*there is no lane x'
 	"sed -i 's/way.zh.svg/way.svg/' docs-zh/01-a.md" 'this picture is in the other language'
+	"sed -i 's/.Lesson./[Other]/' README.md" '^README.md: calls lessons/01-a/README.md "Other", the page "Lesson"'
+	"sed -i 's/need.*: nothing/&, but lesson 07/' lessons/01-a/README.md" '^lessons/01-a/README.md: needs lessons 07; README.md says none'
+	"echo 'Next: [01](../01-b/README.md)' >>lessons/01-a/README.md" '^lessons/01-a/README.md: Next is called "01", the page ""'
+	"sed -i d README.md" '^docs-zh/01-a.md: no Next leads here'
+	"sed -i 's/5 minutes/61 minutes/' docs-zh/01-a.md" '^docs-zh/01-a.md: takes more than an hour'
+	"yes 'a word' | head -600 >>lessons/01-a/README.md" 'says 5 minutes, and reading alone takes 7'
 )
 
 test_drift_is_caught() {
