@@ -207,8 +207,12 @@ check_memlock() {
 check_namespace() {
 	if [[ -e /proc/sys/net/core/netdev_budget ]]; then
 		report "network namespace" ok "the first one"
+	elif [[ ! -e /sys/module/rdma_rxe ]]; then
+		report "network namespace" na "not the first one: rxe works here since Linux 7.1"
+	elif grep -q ' rxe_ns_' /proc/kallsyms; then
+		report "network namespace" ok "not the first one, and this kernel's rxe listens in each"
 	else
-		report "network namespace" bad "not the first one: rxe's packets (UDP 4791) do not arrive here" "run on the host, docker run --network host, or use the VM: LAB=vm"
+		report "network namespace" bad "not the first one: this kernel's rxe receives no packets (UDP 4791) here" "run on the host, docker run --network host, or use the VM: LAB=vm"
 	fi
 	if [[ -e /run/rdma-lab-vm ]]; then
 		report "container" ok "none: this is the lab's VM"
@@ -238,7 +242,7 @@ check_udp_port() {
 		return
 	fi
 	if ! grep -qs ':12B7 ' /proc/net/udp /proc/net/udp6; then
-		report "UDP port 4791" bad "rxe does not listen on it here" "rmmod rdma_rxe; modprobe rdma_rxe; in the first network namespace"
+		report "UDP port 4791" bad "rxe does not listen on it here" "give rxe a network device of this namespace: labs/rxe.sh setup; or rmmod rdma_rxe and modprobe it on the host"
 		return
 	fi
 	why=$(firewall_says)

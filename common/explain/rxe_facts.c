@@ -44,12 +44,20 @@ static const struct rxe_fact_row rows[] = {
 		    "EFAULT",
 	  .since = "it can be registered, without LOCAL_WRITE",
 	  .seen_by = "labs/faults/run mr-shared-read-only" },
+	/* d03fb5c6599e；实测的是 6.12 与 7.2。*/
 	{ .name = "registers-on-demand",
-	  SINCE(7, 2),
+	  SINCE(6, 15),
 	  .before =
 		  "ibv_reg_mr with IBV_ACCESS_ON_DEMAND: EINVAL or EOPNOTSUPP",
 	  .since = "it can be registered",
 	  .seen_by = "labs/faults/run mr-on-demand" },
+	/* 13f2a53c2a71 与 f1327abd6abe；实测的是 6.12 与 7.2。*/
+	{ .name = "listens-in-namespaces",
+	  SINCE(7, 1),
+	  .before = "a device in another network namespace than the first "
+		    "sends and receives nothing",
+	  .since = "it works: each namespace has its own UDP socket",
+	  .seen_by = "labs/tests/lab/test_rxe.sh" },
 };
 
 _Static_assert(sizeof(rows) / sizeof(rows[0]) == RXE_FACTS, "a row for each");
