@@ -18,8 +18,8 @@ int tcp_accept(int listen_sock, int64_t deadline);
 /*
  * Accept connections until one begins with @magic (four bytes, big-endian), and
  * return it; nothing has been read from it. Each is sent @greeting first (@size
- * bytes, few enough for a socket's buffer; NULL: none). Who begins otherwise, or
- * goes away, is reported as a stranger; who is silent keeps nobody waiting.
+ * bytes, few enough for a socket's buffer; NULL: none). A peer that begins otherwise
+ * or goes away is reported as a stranger. A silent peer keeps nobody waiting.
  */
 int tcp_accept_client(int listen_sock, uint32_t magic, const void *greeting,
 		      size_t size, int64_t deadline);
