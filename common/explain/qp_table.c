@@ -43,12 +43,15 @@ const char *qp_type_name(enum ibv_qp_type type)
 		       : UNKNOWN;
 }
 
-const char *qp_attr_source_name(enum qp_attr_source source)
+const char *qp_attr_source_name(enum qp_attr_source source, bool chinese)
 {
-	static const char *const names[] = { "mine", "from the peer",
-					     "chosen" };
+	static const char *const names[][2] = {
+		{ "mine", "本端" },
+		{ "from the peer", "对端" },
+		{ "chosen", "程序" },
+	};
 
-	return names[source];
+	return names[source][chinese];
 }
 
 bool qp_state_by_name(const char *name, enum ibv_qp_state *state)
@@ -194,40 +197,72 @@ size_t qp_path(enum ibv_qp_type type, enum ibv_qp_state from,
 /* 每一步做了什么，与类型无关；去 RESET 与 ERR 的见下。*/
 static const struct {
 	enum ibv_qp_state from, to;
-	const char *text;
+	const char *text[2];
 } step_texts[] = {
-	{ IBV_QPS_RESET, IBV_QPS_INIT,
-	  "port and rights are set; receives may be posted from here on" },
-	{ IBV_QPS_INIT, IBV_QPS_INIT,
-	  "port, P_Key and rights may be set anew" },
-	{ IBV_QPS_INIT, IBV_QPS_RTR,
-	  "the QP receives from here on; with an AV the kernel first finds the "
-	  "way to the peer (up to 1 s)" },
-	{ IBV_QPS_RTR, IBV_QPS_RTS, "the QP sends from here on, too" },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, "a few attributes are set under way" },
-	{ IBV_QPS_RTS, IBV_QPS_SQD,
-	  "sends under way are finished, new ones wait; drained when "
-	  "sq_draining is 0" },
-	{ IBV_QPS_SQD, IBV_QPS_RTS,
-	  "sending goes on; EINVAL while still draining" },
-	{ IBV_QPS_SQD, IBV_QPS_SQD,
-	  "path and limits are set anew while nothing is being sent" },
-	{ IBV_QPS_SQE, IBV_QPS_RTS, "sending goes on after a failed send" },
+	{ IBV_QPS_RESET,
+	  IBV_QPS_INIT,
+	  { "port and rights are set; receives may be posted from here on",
+	    "定下 port 和权限；从这里起可以 post receive" } },
+	{ IBV_QPS_INIT,
+	  IBV_QPS_INIT,
+	  { "port, P_Key and rights may be set again",
+	    "可以重新定 port、P_Key 和权限" } },
+	{ IBV_QPS_INIT,
+	  IBV_QPS_RTR,
+	  { "the QP receives from here on; with an AV the kernel first looks "
+	    "for the way to the peer (up to 1 s)",
+	    "从这里起能收；有 AV 时，内核先找到对端的路（最多 1 秒）" } },
+	{ IBV_QPS_RTR,
+	  IBV_QPS_RTS,
+	  { "the QP sends from here on, too", "从这里起也能发" } },
+	{ IBV_QPS_RTS,
+	  IBV_QPS_RTS,
+	  { "a few attributes are changed while it works",
+	    "边工作边改少数几个属性" } },
+	{ IBV_QPS_RTS,
+	  IBV_QPS_SQD,
+	  { "sends under way are finished, new ones wait; drained when "
+	    "sq_draining is 0",
+	    "在途的发完，新的先等着；sq_draining 为 0 就排空了" } },
+	{ IBV_QPS_SQD,
+	  IBV_QPS_RTS,
+	  { "sending goes on; EINVAL while still draining",
+	    "继续发送；还没排空时是 EINVAL" } },
+	{ IBV_QPS_SQD,
+	  IBV_QPS_SQD,
+	  { "path and limits are changed while nothing is being sent",
+	    "趁没有发送，改路径和各种上限" } },
+	{ IBV_QPS_SQE,
+	  IBV_QPS_RTS,
+	  { "sending goes on after a failed send", "send 失败之后继续发送" } },
 };
 
-const char *qp_transition_text(enum ibv_qp_state from, enum ibv_qp_state to)
+const char *const *qp_transition_text(enum ibv_qp_state from,
+				      enum ibv_qp_state to)
 {
+	static const char *const same[] = { "nothing changes", "什么也不变" };
+	static const char *const flush[] = {
+		"what is posted completes with IBV_WC_WR_FLUSH_ERR",
+		"已经 post 的都以 IBV_WC_WR_FLUSH_ERR 完成",
+	};
+	static const char *const out[] = {
+		"the only way out of ERR; the queues are emptied, without "
+		"completions",
+		"离开 ERR 的唯一出路；清空队列，没有 completion",
+	};
+	static const char *const empty[] = {
+		"the queues are emptied, without completions",
+		"清空队列，没有 completion",
+	};
+
 	if (!qp_transition(IBV_QPT_RC, from, to))
 		return NULL;
 	for (size_t i = 0; i < sizeof(step_texts) / sizeof(step_texts[0]); i++)
 		if (step_texts[i].from == from && step_texts[i].to == to)
 			return step_texts[i].text;
 	if (from == to)
-		return "nothing changes";
+		return same;
 	if (to == IBV_QPS_ERR)
-		return "what is posted completes with IBV_WC_WR_FLUSH_ERR";
-	return from == IBV_QPS_ERR
-		       ? "the only way out of ERR; the queues are emptied, "
-			 "without completions"
-		       : "the queues are emptied, without completions";
+		return flush;
+	return from == IBV_QPS_ERR ? out : empty;
 }

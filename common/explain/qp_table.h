@@ -35,14 +35,14 @@ enum qp_attr_source {
 	QP_ATTR_CHOSEN, /* the program decides, or both programs agree */
 };
 
-/* One bit of the attribute mask; all texts are one line of English. */
+/* One bit of the attribute mask. Each text is one line; [0] English, [1] Chinese. */
 struct qp_attr_info {
 	int bit;	     /* IBV_QP_... */
 	const char *name;    /* without the prefix IBV_QP_ */
 	const char *members; /* of struct ibv_qp_attr, separated by ", " */
 	enum qp_attr_source source;
-	const char *what;  /* what it is */
-	const char *range; /* values and unit, and what is special */
+	const char *what[2];  /* what it is */
+	const char *range[2]; /* values and unit, and what is special */
 };
 
 /* ---- names -------------------------------------------------------------- */
@@ -53,8 +53,8 @@ const char *qp_state_name(enum ibv_qp_state state);
 /* "RC", "UC", "UD", "RAW_PACKET", "XRC_INI", "XRC_TGT", "DRIVER", "UNKNOWN". */
 const char *qp_type_name(enum ibv_qp_type type);
 
-/* "mine", "from the peer", "chosen". */
-const char *qp_attr_source_name(enum qp_attr_source source);
+/* "mine", "from the peer", "chosen"; in Chinese if @chinese. */
+const char *qp_attr_source_name(enum qp_attr_source source, bool chinese);
 
 /* The state or type that @name (in any case) names; false: there is none. */
 bool qp_state_by_name(const char *name, enum ibv_qp_state *state);
@@ -74,15 +74,20 @@ const struct qp_transition *qp_transition(enum ibv_qp_type type,
 					  enum ibv_qp_state from,
 					  enum ibv_qp_state to);
 
-/* One line on what happens on the way @from -> @to, or NULL if there is none. */
-const char *qp_transition_text(enum ibv_qp_state from, enum ibv_qp_state to);
+/*
+ * One line on what happens on the way @from -> @to, [0] in English, [1] in Chinese, or
+ * NULL if there is no such way.
+ */
+const char *const *qp_transition_text(enum ibv_qp_state from,
+				      enum ibv_qp_state to);
 
 /*
- * One line on where the kernel does not follow the row @from -> @to of @type,
- * or NULL if it does.
+ * The same on where the kernel does not follow the row @from -> @to of @type, or NULL if
+ * it does.
  */
-const char *qp_transition_note(enum ibv_qp_type type, enum ibv_qp_state from,
-			       enum ibv_qp_state to);
+const char *const *qp_transition_note(enum ibv_qp_type type,
+				      enum ibv_qp_state from,
+				      enum ibv_qp_state to);
 
 /*
  * Would the kernel's check let a program take a QP of @type, which is in state

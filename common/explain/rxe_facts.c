@@ -17,46 +17,61 @@
 static const struct rxe_fact_row rows[] = {
 	{ .name = "repeats-last-wqe",
 	  SINCE(6, 5),
-	  .before = "IBV_EVENT_QP_LAST_WQE_REACHED never comes",
-	  .since = "it comes each time that the receiving side of a QP in ERR "
-		   "has anything to do",
+	  .before = { "IBV_EVENT_QP_LAST_WQE_REACHED never comes",
+		      "IBV_EVENT_QP_LAST_WQE_REACHED 从不出现" },
+	  .since = { "it comes each time that the receiving side of a QP in "
+		     "ERR has anything to do",
+		     "ERR 里的 QP，接收一侧每有事可做就来一次" },
 	  .seen_by = "labs/tests/ucx/long_ucx_hang.sh" },
 	{ .name = "hides-local-errors",
 	  SINCE(6, 12),
-	  .before = "a send with a bad lkey, address, length or path MTU ends "
-		    "with its own status: 2, 4, 6",
-	  .since = "it ends with 5, as if it had only been flushed",
+	  .before = { "a send with a bad lkey, address, length or path MTU "
+		      "ends with its own status: 2, 4, 6",
+		      "send 的 lkey、地址、长度或 path MTU 不对，各有自己的 "
+		      "status：2、4、6" },
+	  .since = { "it ends with 5, as if it had only been flushed",
+		     "一律是 5，好像只是被冲刷" },
 	  .seen_by = "labs/faults/run lkey-wrong" },
 	{ .name = "takes-masks-without-state",
 	  SINCE(6, 12),
-	  .before = "ibv_modify_qp without IBV_QP_STATE in the mask: EINVAL",
-	  .since = "0, and the QP stays where it is",
+	  .before = { "ibv_modify_qp without IBV_QP_STATE in the mask: EINVAL",
+		      "ibv_modify_qp 的 mask 里没有 IBV_QP_STATE：EINVAL" },
+	  .since = { "0, and the QP stays where it is", "返回 0，QP 不动" },
 	  .seen_by = "labs/faults/run state-bit-forgotten" },
 	{ .name = "looks-at-ud-access-first",
 	  SINCE(6, 12),
-	  .before = "ibv_modify_qp of a UD QP with ACCESS_FLAGS: EINVAL from "
-		    "the table",
-	  .since = "EINVAL before the table is asked",
+	  .before = { "ibv_modify_qp of a UD QP with ACCESS_FLAGS: EINVAL from "
+		      "the table",
+		      "UD 的 QP 带 ACCESS_FLAGS 调 ibv_modify_qp：查表之后 "
+		      "EINVAL" },
+	  .since = { "EINVAL before the table is asked", "不等查表就 EINVAL" },
 	  .seen_by = "labs/tests/explain/qp_sweep.c" },
 	{ .name = "maps-read-only-files",
 	  SINCE(6, 12),
-	  .before = "ibv_reg_mr of a file mapped MAP_SHARED and read-only: "
-		    "EFAULT",
-	  .since = "it can be registered, without LOCAL_WRITE",
+	  .before = { "ibv_reg_mr of a file mapped MAP_SHARED and read-only: "
+		      "EFAULT",
+		      "ibv_reg_mr 注册一个 "
+		      "MAP_SHARED、只读的文件映射：EFAULT" },
+	  .since = { "it can be registered, without LOCAL_WRITE",
+		     "可以注册，只要不带 LOCAL_WRITE" },
 	  .seen_by = "labs/faults/run mr-shared-read-only" },
 	/* d03fb5c6599e；实测的是 6.12 与 7.2。*/
 	{ .name = "registers-on-demand",
 	  SINCE(6, 15),
-	  .before =
-		  "ibv_reg_mr with IBV_ACCESS_ON_DEMAND: EINVAL or EOPNOTSUPP",
-	  .since = "it can be registered",
+	  .before = { "ibv_reg_mr with IBV_ACCESS_ON_DEMAND: EINVAL or "
+		      "EOPNOTSUPP",
+		      "ibv_reg_mr 带 IBV_ACCESS_ON_DEMAND：EINVAL 或 "
+		      "EOPNOTSUPP" },
+	  .since = { "it can be registered", "可以注册" },
 	  .seen_by = "labs/faults/run mr-on-demand" },
 	/* 13f2a53c2a71 与 f1327abd6abe；实测的是 6.12 与 7.2。*/
 	{ .name = "listens-in-namespaces",
 	  SINCE(7, 1),
-	  .before = "a device in another network namespace than the first "
-		    "sends and receives nothing",
-	  .since = "it works: each namespace has its own UDP socket",
+	  .before = { "a device in another network namespace than the first "
+		      "sends and receives nothing",
+		      "不在第一个 network namespace 里的设备，发不出也收不到" },
+	  .since = { "it works: each namespace has its own UDP socket",
+		     "可以用：每个 namespace 有自己的 UDP socket" },
 	  .seen_by = "labs/tests/lab/test_rxe.sh" },
 };
 

@@ -27,9 +27,9 @@ enum rxe_fact {
 
 struct rxe_fact_row {
 	const char *name;
-	unsigned int major, minor; /* holds from this Linux on */
-	const char *before, *since;
-	const char *seen_by; /* who fails if it is wrong */
+	unsigned int major, minor;	  /* holds from this Linux on */
+	const char *before[2], *since[2]; /* English, Chinese */
+	const char *seen_by;		  /* who fails if it is wrong */
 };
 
 /* The row of @fact; asserts nothing about the running kernel. */

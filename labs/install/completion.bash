@@ -68,9 +68,10 @@ _qptrace() {
 _qp_explain() {
 	case ${COMP_WORDS[COMP_CWORD - 1]} in
 	-t | --type) _qptrace_offer RC UC UD XRC_INI XRC_TGT && return ;;
+	-l | --lang) _qptrace_offer en zh && return ;;
 	esac
 	if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
-		_qptrace_offer --type --markdown --json --help --version
+		_qptrace_offer --type --lang --markdown --json --help --version
 	else
 		_qptrace_offer RESET INIT RTR RTS SQD SQE ERR
 	fi

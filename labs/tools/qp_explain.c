@@ -13,6 +13,7 @@
  */
 #include "base/arguments.h"
 #include "base/report.h"
+#include "explain/explain.h"
 #include "explain/qp_table.h"
 
 #include <jansson.h>
@@ -34,6 +35,7 @@ enum format {
 
 struct request {
 	enum format format;
+	bool chinese;
 	bool one_type, one_step;
 	enum ibv_qp_type type;
 	enum ibv_qp_state from, to;
@@ -116,7 +118,12 @@ static void print_wrapped(int indent, const char *text)
 
 /* ---- 文字 --------------------------------------------------------------- */
 
-static void text_attributes(int bits)
+static const char *in(bool chinese, const char *english, const char *other)
+{
+	return chinese ? other : english;
+}
+
+static void text_attributes(int bits, bool chinese)
 {
 	size_t count;
 	const struct qp_attr_info *info = qp_attr_infos(&count);
@@ -125,16 +132,18 @@ static void text_attributes(int bits)
 		if (!(info->bit & bits))
 			continue;
 		printf("  %-20s %-14s ", info->name,
-		       qp_attr_source_name(info->source));
+		       qp_attr_source_name(info->source, chinese));
 		print_wrapped(38, info->members);
-		printf("      %s\n      %s\n", info->what, info->range);
+		printf("      %s\n      %s\n", info->what[chinese],
+		       info->range[chinese]);
 	}
 }
 
-static void text_row(enum ibv_qp_type type, size_t number,
+static void text_row(const struct request *ask, size_t number,
 		     const struct qp_transition *row)
 {
-	const char *note = qp_transition_note(type, row->from, row->to);
+	const char *const *note =
+		qp_transition_note(ask->type, row->from, row->to);
 	char bits[512];
 
 	printf("%2zu  %s -> %s\n    required: ", number,
@@ -147,88 +156,107 @@ static void text_row(enum ibv_qp_type type, size_t number,
 					    " "));
 	}
 	printf("    ");
-	print_wrapped(4, qp_transition_text(row->from, row->to));
+	print_wrapped(4, qp_transition_text(row->from, row->to)[ask->chinese]);
 	if (note) {
 		printf("    note: ");
-		print_wrapped(10, note);
+		print_wrapped(10, note[ask->chinese]);
 	}
 }
 
-static void text_type(enum ibv_qp_type type)
+static void text_type(const struct request *ask)
 {
-	printf("%s: %d legal transitions, any other is EINVAL\n\n",
-	       qp_type_name(type), QP_TRANSITIONS);
-	if (type == IBV_QPT_RC)
+	printf(in(ask->chinese,
+		  "%s: %d legal transitions; anything else is EINVAL\n\n",
+		  "%s：%d 种合法转换，其余一律 EINVAL\n\n"),
+	       qp_type_name(ask->type), QP_TRANSITIONS);
+	if (ask->type == IBV_QPT_RC)
 		printf("%s\n", diagram);
 	for (size_t i = 0; i < QP_TRANSITIONS; i++)
-		text_row(type, i + 1, qp_transition_at(type, i));
+		text_row(ask, i + 1, qp_transition_at(ask->type, i));
 	putchar('\n');
 }
 
 static void text_step(const struct request *ask,
 		      const struct qp_transition *row)
 {
-	const char *note = qp_transition_note(ask->type, row->from, row->to);
+	const char *const *note =
+		qp_transition_note(ask->type, row->from, row->to);
 
 	printf("%s %s -> %s: legal\n  ", qp_type_name(ask->type),
 	       qp_state_name(row->from), qp_state_name(row->to));
-	print_wrapped(2, qp_transition_text(row->from, row->to));
+	print_wrapped(2, qp_transition_text(row->from, row->to)[ask->chinese]);
 	if (note) {
 		printf("  note: ");
-		print_wrapped(8, note);
+		print_wrapped(8, note[ask->chinese]);
 	}
 	printf("\nrequired\n");
-	text_attributes(row->required | IBV_QP_STATE);
+	text_attributes(row->required | IBV_QP_STATE, ask->chinese);
 	printf("\noptional\n");
-	text_attributes(row->optional);
+	text_attributes(row->optional, ask->chinese);
 	if (!row->optional)
 		printf("  none\n");
 }
 
 /* ---- Markdown ----------------------------------------------------------- */
 
-static void markdown_attributes(int bits)
+static void markdown_attributes(int bits, bool chinese)
 {
 	size_t count;
 	const struct qp_attr_info *info = qp_attr_infos(&count);
 
-	printf("| bit `IBV_QP_`… | member of `ibv_qp_attr` | who knows it | "
-	       "what it is | values |\n|---|---|---|---|---|\n");
+	printf("%s\n|---|---|---|---|---|\n",
+	       in(chinese,
+		  "| bit `IBV_QP_`… | member of `ibv_qp_attr` | who knows it | "
+		  "what it is | values |",
+		  "| 位 `IBV_QP_`… | `ibv_qp_attr` 的成员 | 谁知道 | 是什么 | "
+		  "取值 |"));
 	for (size_t i = 0; i < count; i++)
 		if (info[i].bit & bits)
 			printf("| %s | %s | %s | %s | %s |\n", info[i].name,
 			       info[i].members,
-			       qp_attr_source_name(info[i].source),
-			       info[i].what, info[i].range);
+			       qp_attr_source_name(info[i].source, chinese),
+			       info[i].what[chinese], info[i].range[chinese]);
 }
 
-static void markdown_row(enum ibv_qp_type type, const char *number,
+static const char *markdown_heads(bool chinese)
+{
+	return in(chinese,
+		  "required, besides STATE | optional | what happens |",
+		  "必需（STATE 之外） | 可选 | 发生什么 |");
+}
+
+static void markdown_row(const struct request *ask, const char *number,
 			 const struct qp_transition *row)
 {
-	const char *note = qp_transition_note(type, row->from, row->to);
+	const char *const *note =
+		qp_transition_note(ask->type, row->from, row->to);
 	char required[512], optional[512];
 
 	printf("| %s%s → %s | %s | %s | %s%s%s |\n", number,
 	       qp_state_name(row->from), qp_state_name(row->to),
 	       bits_text(required, sizeof(required), row->required, ", "),
 	       bits_text(optional, sizeof(optional), row->optional, ", "),
-	       qp_transition_text(row->from, row->to), note ? "; " : "",
-	       note ? note : "");
+	       qp_transition_text(row->from, row->to)[ask->chinese],
+	       note ? in(ask->chinese, "; ", "；") : "",
+	       note ? note[ask->chinese] : "");
 }
 
-static void markdown_type(enum ibv_qp_type type)
+static void markdown_type(const struct request *ask)
 {
 	char number[32];
 
-	printf("**%s**: %d legal transitions, any other is `EINVAL`\n\n",
-	       qp_type_name(type), QP_TRANSITIONS);
-	if (type == IBV_QPT_RC)
+	printf(in(ask->chinese,
+		  "**%s**: %d legal transitions; anything else is `EINVAL`\n\n",
+		  "**%s**：%d 种合法转换，其余一律 `EINVAL`\n\n"),
+	       qp_type_name(ask->type), QP_TRANSITIONS);
+	if (ask->type == IBV_QPT_RC)
 		printf("```text\n%s```\n\n", diagram);
-	printf("| # | from → to | required, besides STATE | optional | "
-	       "what happens |\n|---|---|---|---|---|\n");
+	printf("| # | %s | %s\n|---|---|---|---|---|\n",
+	       in(ask->chinese, "from → to", "从 → 到"),
+	       markdown_heads(ask->chinese));
 	for (size_t i = 0; i < QP_TRANSITIONS; i++) {
 		snprintf(number, sizeof(number), "%zu | ", i + 1);
-		markdown_row(type, number, qp_transition_at(type, i));
+		markdown_row(ask, number, qp_transition_at(ask->type, i));
 	}
 	putchar('\n');
 }
@@ -236,12 +264,12 @@ static void markdown_type(enum ibv_qp_type type)
 static void markdown_step(const struct request *ask,
 			  const struct qp_transition *row)
 {
-	printf("| %s | required, besides STATE | optional | what happens |\n"
-	       "|---|---|---|---|\n",
-	       qp_type_name(ask->type));
-	markdown_row(ask->type, "", row);
+	printf("| %s | %s\n|---|---|---|---|\n", qp_type_name(ask->type),
+	       markdown_heads(ask->chinese));
+	markdown_row(ask, "", row);
 	putchar('\n');
-	markdown_attributes(IBV_QP_STATE | row->required | row->optional);
+	markdown_attributes(IBV_QP_STATE | row->required | row->optional,
+			    ask->chinese);
 }
 
 /* ---- 文字与 Markdown：没有这条路 ------------------------------------------- */
@@ -316,14 +344,17 @@ static json_t *json_attributes(int bits)
 			json_pack("{s:s, s:i, s:o, s:s, s:s, s:s}", "name",
 				  info[i].name, "bit", info[i].bit, "members",
 				  json_members(info[i].members), "source",
-				  qp_attr_source_name(info[i].source), "what",
-				  info[i].what, "range", info[i].range));
+				  qp_attr_source_name(info[i].source, false),
+				  "what", info[i].what[0], "range",
+				  info[i].range[0]));
 	}
 	return list;
 }
 
+/* 脚本看的，总是英文。*/
 static json_t *json_row(enum ibv_qp_type type, const struct qp_transition *row)
 {
+	const char *const *note = qp_transition_note(type, row->from, row->to);
 	int required = row->required | IBV_QP_STATE;
 
 	return json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:s?}", "from",
@@ -331,8 +362,8 @@ static json_t *json_row(enum ibv_qp_type type, const struct qp_transition *row)
 			 "required", json_names(required), "optional",
 			 json_names(row->optional), "required_mask", required,
 			 "optional_mask", row->optional, "what",
-			 qp_transition_text(row->from, row->to), "note",
-			 qp_transition_note(type, row->from, row->to));
+			 qp_transition_text(row->from, row->to)[0], "note",
+			 note ? note[0] : NULL);
 }
 
 static json_t *json_rows(enum ibv_qp_type type)
@@ -423,6 +454,7 @@ static int show_json(const enum ibv_qp_type *type, size_t types, int bits)
 static int show_types(const struct request *ask)
 {
 	const enum ibv_qp_type *type = &ask->type;
+	struct request one = *ask;
 	int bits = ALL_BITS;
 	size_t types = 1;
 
@@ -432,14 +464,16 @@ static int show_types(const struct request *ask)
 		type = qp_types(&types);
 	if (ask->format == FORMAT_JSON)
 		return show_json(type, types, bits);
-	for (size_t i = 0; i < types; i++)
-		ask->format == FORMAT_TEXT ? text_type(type[i])
-					   : markdown_type(type[i]);
+	for (size_t i = 0; i < types; i++) {
+		one.type = type[i];
+		ask->format == FORMAT_TEXT ? text_type(&one)
+					   : markdown_type(&one);
+	}
 	if (ask->format == FORMAT_TEXT) {
 		printf("attributes\n");
-		text_attributes(bits);
+		text_attributes(bits, ask->chinese);
 	} else {
-		markdown_attributes(bits);
+		markdown_attributes(bits, ask->chinese);
 	}
 	return 0;
 }
@@ -482,13 +516,15 @@ static int settle(struct request *ask, const char *type, int count,
 /* 返回 -1 继续，否则是退出码。*/
 static int parse(struct request *ask, int argc, char *argv[])
 {
-	const char *type = NULL;
+	const char *type = NULL, *lang = NULL;
 	bool markdown, json, version;
 	const struct option_row rows[] = {
 		{ 't', "type", "TYPE",
 		  "RC, UC, UD, XRC_INI, XRC_TGT (default: all; with FROM TO: "
 		  "RC)",
 		  TEXT(type) },
+		{ 'l', "lang", "LANG", "zh, or en (default: as LANG says)",
+		  TEXT(lang) },
 		{ 'm', "markdown", NULL, "tables for a page", FLAG(markdown) },
 		{ 'j', "json", NULL, "one JSON object", FLAG(json) },
 		{ 0, "version", NULL, "print it, and nothing else",
@@ -507,10 +543,13 @@ static int parse(struct request *ask, int argc, char *argv[])
 		puts("qp_explain " VERSION);
 		return 0;
 	}
+	if (lang && strcmp(lang, "zh") && strcmp(lang, "en"))
+		return bad_usage("not zh or en", lang);
 	if (markdown && json)
 		return bad_usage("choose one of them", "--markdown, --json");
 	*ask = (struct request){
 		.type = IBV_QPT_RC,
+		.chinese = explain_speaks_chinese(lang),
 		.format = markdown ? FORMAT_MARKDOWN
 			  : json   ? FORMAT_JSON
 				   : FORMAT_TEXT,

@@ -196,6 +196,15 @@ test_ways_are_the_shortest() {
 	assert_in "$("$B/qp_explain" rtr rtr)" '^  legal from RTR: RESET, RTS, ERR$'
 }
 
+# Each text of the tables in Chinese, too: no cell is empty, and none that is prose is left.
+test_tables_in_chinese() {
+	explain zh --lang zh --markdown
+	assertEquals 0 "$(rc_of zh)"
+	assertEquals 'cells without Chinese' '' "$(out_of zh | grep -E '^\| [0-9A-Z]' |
+		grep -E '[a-z]+ [a-z]+ [a-z]|\|  \|')"
+	assert_in "$(out_of zh)" '^\| RQ_PSN \| rq_psn \| 对端 \|'
+}
+
 test_wrong_usage() {
 	local args
 	while read -r args; do
@@ -211,6 +220,7 @@ test_wrong_usage() {
 		--type RAW_PACKET
 		--type
 		--json --markdown
+		--lang fr
 		--bogus
 		--json=1
 	END
