@@ -111,6 +111,28 @@ bool qp_mask_allowed(enum ibv_qp_type type, enum ibv_qp_state now,
 size_t qp_path(enum ibv_qp_type type, enum ibv_qp_state from,
 	       enum ibv_qp_state to, enum ibv_qp_state path[QP_PATH_MAX]);
 
+/* ---- what refuses a transition: qp_table_checks.c ------------------------ */
+
+/* A check of ibv_modify_qp() that may fail; the texts are [0] English, [1] Chinese. */
+struct qp_check {
+	int error;	 /* errno */
+	const char *who; /* "uverbs", "ib_core", "driver" */
+	const char *id;	 /* of the cause, as explain.h has it */
+	int bits;	 /* only if one of these is allowed; 0: always */
+	int from;	 /* bit mask of states; 0: all */
+	const char *what[2];
+	const char *next[2];
+};
+
+/*
+ * The checks that can refuse @from -> @to of @type with @error (0: any), in the kernel's
+ * order: the one after @last, first that after NULL. NULL: no more.
+ */
+const struct qp_check *qp_check_after(const struct qp_check *last,
+				      enum ibv_qp_type type,
+				      enum ibv_qp_state from,
+				      enum ibv_qp_state to, int error);
+
 /* ---- all there is ------------------------------------------------------- */
 
 /* The types that have a table: RC, UC, UD, XRC_INI, XRC_TGT. */

@@ -5,6 +5,7 @@
  *	qp_explain                   五种 QP 的全部表
  *	qp_explain --type UD         一种
  *	qp_explain INIT RTR          一步（缺省是 RC），每个属性位一段说明
+ *	qp_explain --errno 22 INIT RTR   为什么被拒绝：按内核检查的次序（qp_errno.c）
  *	qp_explain --markdown …      课文里的参考表由它生成，不手抄
  *	qp_explain --json …          给脚本
  *
@@ -15,6 +16,7 @@
 #include "base/report.h"
 #include "explain/explain.h"
 #include "explain/qp_table.h"
+#include "qp_errno.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -26,6 +28,7 @@
 #endif
 #define LINE_WIDTH 79
 #define ALL_BITS   (~0)
+#define NO_ERROR   (-1)
 
 enum format {
 	FORMAT_TEXT,
@@ -36,6 +39,7 @@ enum format {
 struct request {
 	enum format format;
 	bool chinese;
+	int error; /* NO_ERROR: not asked for */
 	bool one_type, one_step;
 	enum ibv_qp_type type;
 	enum ibv_qp_state from, to;
@@ -421,6 +425,18 @@ static int print_json(json_t *object)
 
 /* ---- 一步、一种、全部 ----------------------------------------------------- */
 
+static int show_errno(const struct request *ask)
+{
+	struct qp_step step = { ask->type, ask->from, ask->to };
+
+	if (!qp_transition(ask->type, ask->from, ask->to)) {
+		print_illegal(ask);
+		return 1;
+	}
+	return show_checks(&step, ask->error, ask->chinese,
+			   ask->format == FORMAT_MARKDOWN);
+}
+
 static int show_step(const struct request *ask)
 {
 	const struct qp_transition *row =
@@ -481,7 +497,8 @@ static int show_types(const struct request *ask)
 /* ---- 命令行 ------------------------------------------------------------- */
 
 static const char head[] =
-	"usage: qp_explain [--type TYPE] [--markdown | --json] [FROM TO]\n\n"
+	"usage: qp_explain [--type TYPE] [--errno N] [--markdown | --json] "
+	"[FROM TO]\n\n"
 	"Print which transitions of a QP are legal and which attributes each "
 	"one\n"
 	"requires and allows: the one from FROM to TO, those of one type, or "
@@ -517,12 +534,17 @@ static int settle(struct request *ask, const char *type, int count,
 static int parse(struct request *ask, int argc, char *argv[])
 {
 	const char *type = NULL, *lang = NULL;
+	int error = NO_ERROR;
 	bool markdown, json, version;
 	const struct option_row rows[] = {
 		{ 't', "type", "TYPE",
 		  "RC, UC, UD, XRC_INI, XRC_TGT (default: all; with FROM TO: "
 		  "RC)",
 		  TEXT(type) },
+		{ 'e', "errno", "N",
+		  "what FROM -> TO is refused for with this errno (0: any), in "
+		  "the kernel's order",
+		  NUMBER(error, NO_ERROR, 0, 133) },
 		{ 'l', "lang", "LANG", "zh, or en (default: as LANG says)",
 		  TEXT(lang) },
 		{ 'm', "markdown", NULL, "tables for a page", FLAG(markdown) },
@@ -549,11 +571,14 @@ static int parse(struct request *ask, int argc, char *argv[])
 		return bad_usage("choose one of them", "--markdown, --json");
 	*ask = (struct request){
 		.type = IBV_QPT_RC,
+		.error = error,
 		.chinese = explain_speaks_chinese(lang),
 		.format = markdown ? FORMAT_MARKDOWN
 			  : json   ? FORMAT_JSON
 				   : FORMAT_TEXT,
 	};
+	if (error != NO_ERROR && (json || argc != 2))
+		return bad_usage("give FROM and TO, and no --json", "--errno");
 	return settle(ask, type, argc, argv);
 }
 
@@ -562,7 +587,9 @@ int main(int argc, char *argv[])
 	struct request ask;
 	int rc = parse(&ask, argc, argv);
 
-	if (rc < 0)
+	if (rc < 0 && ask.error != NO_ERROR)
+		rc = show_errno(&ask);
+	else if (rc < 0)
 		rc = ask.one_step ? show_step(&ask) : show_types(&ask);
 	return report_flush() ? 1 : rc;
 }

@@ -196,6 +196,22 @@ test_ways_are_the_shortest() {
 	assert_in "$("$B/qp_explain" rtr rtr)" '^  legal from RTR: RESET, RTS, ERR$'
 }
 
+# ids N FROM TO [OPTION…]: the causes of that errno, in order
+ids() { "$B/qp_explain" --errno "$@" | sed -nE 's/^ *[0-9]+  E.* ([a-z-]+): .*/\1/p' | xargs; }
+
+test_causes_of_an_errno() {
+	assertEquals 'av-port no-such-state no-grh gid-families-differ alt-path no-way bits-missing bits-forbidden path-mtu-not-enum access-unknown' \
+		"$(ids 22 INIT RTR)"
+	assertEquals no-neighbour "$(ids 110 INIT RTR)"
+	assertEquals qkey-controlled "$(ids 1 RESET INIT --type UD)"
+	assertEquals 'no address in RTS' '' "$(ids 61 RTR RTS)"
+	explain none --errno 5 INIT RTR
+	assertEquals 1 "$(rc_of none)"
+	explain illegal --errno 22 ERR INIT
+	assertEquals 1 "$(rc_of illegal)"
+	assert_in "$(out_of illegal)" 'way to INIT: ERR -> RESET -> INIT'
+}
+
 # Each text of the tables in Chinese, too: no cell is empty, and none that is prose is left.
 test_tables_in_chinese() {
 	explain zh --lang zh --markdown
@@ -221,6 +237,9 @@ test_wrong_usage() {
 		--type
 		--json --markdown
 		--lang fr
+		--errno 22
+		--errno 22 --json INIT RTR
+		--errno EINVAL INIT RTR
 		--bogus
 		--json=1
 	END
