@@ -197,7 +197,6 @@ test_blocks() {
 	assertEquals 'each post once, and in order' '' "$(diff <(printf '0x%x\n' {1..4600}) \
 		<(jq -r 'select(.ev == "post_srq_recv").wr_id' "$T/t.brim.json") | head -n 3)"
 	assertEquals "$(err_of t.full)" 3 "$(rc_of t.full)"
-	assertEquals 'the fork waits' full "$(<"$T/full.then")"
 	assertEquals 600 "$(count t.full '.ev == "post_srq_recv"')"
 	assert_child_apart t.full 40
 }
