@@ -38,6 +38,11 @@ test_usage() {
 	assertEquals 0 "$rc"
 	assertTrue "((\$(wc -l <'$T/out') >= 140))"
 	assertEquals 'no name twice' '' "$(cut -d' ' -f1 "$T/out" | sort | uniq -d)"
+	# What the errors pages of lesson 07 offer in their last column can be run.
+	assertEquals 'on a page, and not to be run' '' "$(
+		awk -F' *[|] *' '/^\|/ && $(NF - 1) ~ /^`[a-z0-9-]+`((, |、)`[a-z0-9-]+`)*$/ { print $(NF - 1) }' \
+			lessons/07-when-it-fails/errors.md docs-zh/07-when-it-fails-errors.md |
+			grep -oE '[a-z0-9-]+' | sort -u | comm -23 - <(cut -d' ' -f1 "$T/out" | sort))"
 	faults no-such-fault
 	assertEquals 2 "$rc"
 	assert_in "$(cat "$T/err")" 'no fault "no-such-fault"'
