@@ -282,7 +282,7 @@ static const struct qp_attr_info attr_infos[] = {
 	  QP_ATTR_MINE,
 	  { "number of the first packet that I send; the peer's rq_psn",
 	    "我发的第一个包的号码；对端的 rq_psn" },
-	  { "24 bits, random, anew for each connection",
+	  { "24 bits, random, new for each connection",
 	    "24 位，随机，每次连接换新的" } },
 	{ IBV_QP_MAX_DEST_RD_ATOMIC,
 	  "MAX_DEST_RD_ATOMIC",
