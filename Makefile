@@ -203,7 +203,7 @@ $(BUILD)/pic/%-mixed.o: %.c
 TRACE := $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard labs/recorder/*.c) \
          $(filter-out common/explain/switch.c common/explain/failed.c, \
          $(wildcard common/explain/*.c)) \
-         $(addprefix common/base/,failure.c report.c verbs_names.c))
+         $(addprefix common/base/,call_failed.c report.c verbs_names.c))
 $(TRACE): PIC += -O2
 $(TRACE) $(BUILD)/libqptrace.so: SAN =
 $(BUILD)/libqptrace.so: $(TRACE) labs/recorder/qptrace.map

@@ -105,7 +105,7 @@ enum ibv_mtu path_mtu(const struct rdma_resources *res)
 }
 
 // region to-rtr
-int modify_qp_to_rtr(struct rdma_resources *res)
+struct ibv_qp_attr rtr_attributes(const struct rdma_resources *res)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
@@ -134,6 +134,13 @@ int modify_qp_to_rtr(struct rdma_resources *res)
 	};
 
 	memcpy(attr.ah_attr.grh.dgid.raw, res->remote.gid, 16);
+	return attr;
+}
+
+int modify_qp_to_rtr(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr = rtr_attributes(res);
+
 	/*
 	 * 内核在这里把对端 IP 解析成 MAC（查路由、发 ARP）。所以这一步可能要
 	 * 1 秒，也可能以 ETIMEDOUT / ENETUNREACH 失败：那是网络问题，不是 QP 的。
@@ -146,9 +153,9 @@ int modify_qp_to_rtr(struct rdma_resources *res)
 // endregion to-rtr
 
 // region to-rts
-int modify_qp_to_rts(struct rdma_resources *res)
+struct ibv_qp_attr rts_attributes(const struct rdma_resources *res)
 {
-	struct ibv_qp_attr attr = {
+	return (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = res->psn,
 		.timeout = TIMEOUT_67_MS,
@@ -158,6 +165,11 @@ int modify_qp_to_rts(struct rdma_resources *res)
 		.max_rd_atomic = reads_at_once(
 			res, res->device_attr.max_qp_init_rd_atom),
 	};
+}
+
+int modify_qp_to_rts(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr = rts_attributes(res);
 
 	return step(res, &attr,
 		    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |

@@ -163,6 +163,10 @@ int modify_qp_to_rtr(struct rdma_resources *res);
 /* RTR -> RTS: my first PSN, time-out and retry counts. */
 int modify_qp_to_rts(struct rdma_resources *res);
 
+/* What these two steps set, for who changes one value and calls modify_qp(). */
+struct ibv_qp_attr rtr_attributes(const struct rdma_resources *res);
+struct ibv_qp_attr rts_attributes(const struct rdma_resources *res);
+
 /*
  * One ibv_modify_qp() of the caller's own; @mask: IBV_QP_... of what is set in
  * @attr. A failure is explained. Returns 0 or -errno.

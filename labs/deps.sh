@@ -78,6 +78,7 @@ needs() {
 	dev      program:clang-format    clang-format                     clang-tools-extra              clang             checks the layout
 	dev      fuzzer:clang            libclang-rt-dev                  compiler-rt                    compiler-rt       sanitizers and libFuzzer for clang
 	dev      program:valgrind        valgrind                         valgrind                       valgrind          memory errors
+	dev      module:librdmacm        librdmacm-dev                    rdma-core-devel                rdma-core         its header, beside ours
 	test     program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
 	dev      program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
 	test     program:protoc          protobuf-compiler                protobuf-compiler              protobuf          reads those traces

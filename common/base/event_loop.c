@@ -7,8 +7,8 @@
  */
 #include "event_loop.h"
 
+#include "call_failed.h"
 #include "deadline.h"
-#include "failure.h"
 
 #include <errno.h>
 #include <stdlib.h>

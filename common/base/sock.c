@@ -7,8 +7,8 @@
  */
 #include "sock.h"
 
+#include "call_failed.h"
 #include "deadline.h"
-#include "failure.h"
 #include "report.h"
 
 #include <errno.h>

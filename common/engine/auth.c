@@ -8,7 +8,7 @@
  */
 #include "auth.h"
 
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "base/report.h"
 
 #include <errno.h>

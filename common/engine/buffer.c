@@ -9,7 +9,7 @@
  */
 #include "buffer.h"
 
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "explain/explain.h"
 
 #include <errno.h>

@@ -12,7 +12,7 @@
 #include "link.h"
 
 #include "base/deadline.h"
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "base/report.h"
 
 #include <errno.h>

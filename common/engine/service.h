@@ -23,6 +23,7 @@
 #include "auth.h"
 #include "ipc/clients.h"
 #include "link.h"
+#include "session.h"
 
 #define ENGINE_VERSION "1.0.0"
 

@@ -9,7 +9,7 @@
 #include "session.h"
 
 #include "base/deadline.h"
-#include "base/failure.h"
+#include "base/call_failed.h"
 
 #include <errno.h>
 #include <search.h>

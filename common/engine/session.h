@@ -19,6 +19,7 @@
 
 #include "base/timers.h"
 #include "buffer.h"
+#include "ipc/owner.h"
 #include "ipc/proto.h"
 
 #include <sys/queue.h>
@@ -42,13 +43,6 @@ struct engine_session {
 	uint32_t crc;		      /* CRC-32C of them */
 	bool ready;		      /* the bytes are there */
 	void *read; /* the caller's, while they are on their way */
-};
-
-/* Whose sessions end together: a client. Zero it before use, but for share.most. */
-struct engine_owner {
-	LIST_HEAD(, engine_session) sessions;
-	struct engine_buffer *buffer; /* that it was given once */
-	struct budget share; /* of its sessions' buffers, and its messages */
 };
 
 struct engine_sessions {

@@ -24,7 +24,7 @@
  *	grh.c        UD 的消息前面那 40 字节
  *	translate.c  同样的话，用中文说（texts.def）
  */
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "parts.h"
 
 #include <stdarg.h>

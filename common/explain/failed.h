@@ -16,7 +16,7 @@
 
 #include "explain.h"
 
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "base/handshake.h"
 
 /* ---- stages 1 to 3 ------------------------------------------------------ */

@@ -7,8 +7,8 @@
  */
 #include "call.h"
 
+#include "base/call_failed.h"
 #include "base/deadline.h"
-#include "base/failure.h"
 #include "base/report.h"
 #include "socket.h"
 

@@ -8,8 +8,8 @@
  */
 #include "clients.h"
 
+#include "base/call_failed.h"
 #include "base/deadline.h"
-#include "base/failure.h"
 #include "base/report.h"
 
 #include <errno.h>

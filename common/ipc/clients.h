@@ -18,8 +18,8 @@
 #define IPC_CLIENTS_H
 
 #include "base/event_loop.h"
-#include "engine/session.h"
-#include "failure.h"
+#include "error_message.h"
+#include "owner.h"
 #include "proto.h"
 #include "socket.h"
 

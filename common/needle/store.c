@@ -6,7 +6,7 @@
  * 的 CRC 在真正用到它的时候再查（needle_check，或者远端的 engine 读完之后自己查）。
  */
 #include "store.h"
-#include "base/failure.h"
+#include "base/call_failed.h"
 
 #include "base/arguments.h"
 #include "base/array.h"

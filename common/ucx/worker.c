@@ -10,7 +10,7 @@
 #include "worker.h"
 
 #include "base/deadline.h"
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "base/report.h"
 
 #include <errno.h>

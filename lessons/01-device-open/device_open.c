@@ -6,7 +6,7 @@
  * 再让 common/device.c 按它的规则挑一个，并说明挑中的是什么。
  */
 #include "../lesson.h"
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "base/report.h"
 
 #include <errno.h>

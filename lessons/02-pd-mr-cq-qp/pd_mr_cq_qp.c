@@ -6,7 +6,7 @@
  * 相反的次序拆掉。--break 演示两种最常见的错误：权限组合不合法、拆的次序不对。
  */
 #include "../lesson.h"
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "base/report.h"
 #include "explain/explain.h"
 #include "explain/qp_table.h"

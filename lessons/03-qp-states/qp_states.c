@@ -92,29 +92,14 @@ static int wrong_modify(struct rdma_resources *res, struct ibv_qp_attr *attr,
 	return rc;
 }
 
-/* 正确的 INIT→RTR。下面四个错误，各自只改动其中一处。*/
+/* 下面四个错误，各自只改动正确的 INIT→RTR 中的一处。*/
 #define RTR_MASK                                                        \
 	(IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | \
 	 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
 
-static struct ibv_qp_attr right_rtr(const struct rdma_resources *res)
-{
-	return (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = path_mtu(res),
-		.dest_qp_num = res->remote.qp_num,
-		.rq_psn = res->remote.psn,
-		.ah_attr = { .is_global = 1,
-			     .port_num = res->ib_port,
-			     .grh = { .dgid = res->gid,
-				      .sgid_index = res->gid_index,
-				      .hop_limit = 64 } },
-	};
-}
-
 static int no_grh(void *res)
 {
-	struct ibv_qp_attr attr = right_rtr(res);
+	struct ibv_qp_attr attr = rtr_attributes(res);
 
 	attr.ah_attr.is_global = 0;
 	return wrong_modify(res, &attr, RTR_MASK, "no-grh");
@@ -122,7 +107,7 @@ static int no_grh(void *res)
 
 static int one_bit(void *res)
 {
-	struct ibv_qp_attr attr = right_rtr(res);
+	struct ibv_qp_attr attr = rtr_attributes(res);
 
 	return wrong_modify(res, &attr, RTR_MASK & ~IBV_QP_MIN_RNR_TIMER,
 			    "one-bit");
@@ -130,7 +115,7 @@ static int one_bit(void *res)
 
 static int empty_gid(void *res)
 {
-	struct ibv_qp_attr attr = right_rtr(res);
+	struct ibv_qp_attr attr = rtr_attributes(res);
 
 	attr.ah_attr.grh.sgid_index = 7;
 	return wrong_modify(res, &attr, RTR_MASK, "empty-gid");
@@ -138,7 +123,7 @@ static int empty_gid(void *res)
 
 static int no_neighbour(void *res)
 {
-	struct ibv_qp_attr attr = right_rtr(res);
+	struct ibv_qp_attr attr = rtr_attributes(res);
 
 	attr.ah_attr.grh.dgid.raw[15] = 77;
 	return wrong_modify(res, &attr, RTR_MASK, "no-neighbour");
@@ -146,10 +131,7 @@ static int no_neighbour(void *res)
 
 static int skip_rtr(void *res)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS,
-				    .timeout = 14,
-				    .retry_cnt = 6,
-				    .rnr_retry = 7 };
+	struct ibv_qp_attr attr = rts_attributes(res);
 
 	return wrong_modify(res, &attr, RTS_MASK, "INIT to RTS");
 }

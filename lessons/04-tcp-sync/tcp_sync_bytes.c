@@ -8,7 +8,7 @@
  */
 #include "../lesson.h"
 #include "base/deadline.h"
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "base/report.h"
 #include "explain/qp_table.h"
 

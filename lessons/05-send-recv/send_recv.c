@@ -21,13 +21,9 @@
  */
 static int to_rts_impatient(struct rdma_resources *a)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS,
-				    .sq_psn = a->psn,
-				    .timeout = 14,
-				    .retry_cnt = 6,
-				    .rnr_retry = 1,
-				    .max_rd_atomic = 1 };
+	struct ibv_qp_attr attr = rts_attributes(a);
 
+	attr.rnr_retry = 1;
 	return modify_qp(a, &attr, RTS_MASK);
 }
 

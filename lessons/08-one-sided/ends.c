@@ -18,14 +18,11 @@ int not_refused(const char *what)
 int connect_ends(struct walk *w, struct ibv_mr *mr, uint8_t rnr_retry,
 		 uint8_t reads)
 {
-	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS,
-				   .sq_psn = w->a.psn,
-				   .timeout = 14,
-				   .retry_cnt = 6,
-				   .rnr_retry = rnr_retry,
-				   .max_rd_atomic = reads };
+	struct ibv_qp_attr rts = rts_attributes(&w->a);
 	int rc;
 
+	rts.rnr_retry = rnr_retry;
+	rts.max_rd_atomic = reads;
 	w->b.remote = cm_con_data_of(&w->a);
 	w->a.remote = cm_con_data_of(&w->b);
 	/* 第 4 课的 12 个字节：地址与 rkey。长度是给人看的，设备自己有一份。*/

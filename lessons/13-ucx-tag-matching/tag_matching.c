@@ -79,13 +79,9 @@ static void show_queues(const struct tag_channel *ch)
 /* max_rd_atomic 为 0：QP 可以照常收发，唯独 READ 一个也发不出去。*/
 static int to_rts_without_reads(struct rdma_resources *res)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS,
-				    .sq_psn = res->psn,
-				    .timeout = 14,
-				    .retry_cnt = 6,
-				    .rnr_retry = 7,
-				    .max_rd_atomic = 0 };
+	struct ibv_qp_attr attr = rts_attributes(res);
 
+	attr.max_rd_atomic = 0;
 	return modify_qp(res, &attr, RTS_MASK); /* 内核接受了，只是给个警告 */
 }
 

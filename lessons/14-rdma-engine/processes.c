@@ -6,7 +6,7 @@
  * 都要有第二个进程才看得见。它们随本程序结束：PR_SET_PDEATHSIG，连被 kill -9 也不例外。
  */
 #include "base/deadline.h"
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "base/pattern.h"
 #include "base/report.h"
 #include "needle/store.h"

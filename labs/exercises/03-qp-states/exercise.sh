@@ -4,8 +4,8 @@
 # Exercise 03: the learner writes qp_state.c. See scene.sh and judge.sh.
 
 stage_file=qp_state.c
-strip="choose_psn modify_qp_to_init path_mtu modify_qp_to_rtr modify_qp_to_rts
-	modify_qp_to_error modify_qp_to_reset query_qp"
+strip="choose_psn modify_qp_to_init path_mtu rtr_attributes modify_qp_to_rtr
+	rts_attributes modify_qp_to_rts modify_qp_to_error modify_qp_to_reset query_qp"
 what=('bring a QP from RESET to RTS, and back' '把 QP 从 RESET 带到 RTS，再带回来')
 
 # ---- in the VM

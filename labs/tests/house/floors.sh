@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # floors.sh - the floors of the house, which CLAUDE.md has in a table, proven by what the
-# built objects define and use, not by what the sources seem to say. A line for each
-# violation; make all comes first.
+# built objects define and use, and by what the files of common/ include (a header may
+# need no symbol). A line for each violation; make all comes first.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 build=${BUILD:-build}
@@ -39,5 +39,7 @@ objects >"$work/objects"
 find common -name '*.c' | sed 's/c$/o/' | sort | comm -23 - "$work/objects" |
 	sed "s/.*/& is not in $build. Run make./"
 library_names >"$work/libs"
+grep -rE '^#include "' common --include='*.[ch]' |
+	awk -v floors="$floors" -f labs/tests/house/includes.awk
 (cd "$build" && xargs nm -A -P) <"$work/objects" |
 	awk -v floors="$floors" -v libs="$work/libs" -f labs/tests/house/floors.awk

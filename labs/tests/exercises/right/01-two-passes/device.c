@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Right, in another hand: candidates first, then one choice; no helper opens. */
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "rdma_common.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Right, in another hand: gotos, a larger CQ, memory by mmap, the MR goes first. */
-#include "base/failure.h"
+#include "base/call_failed.h"
 #include "rdma_common.h"
 
 #include <errno.h>

@@ -45,10 +45,9 @@ enum ibv_mtu path_mtu(const struct rdma_resources *res)
 	return res->port_attr.active_mtu;
 }
 
-int modify_qp_to_rtr(struct rdma_resources *res)
+struct ibv_qp_attr rtr_attributes(const struct rdma_resources *res)
 {
 	struct ibv_qp_attr attr;
-	int flags;
 
 	memset(&attr, 0, sizeof(attr));
 	attr.qp_state = IBV_QPS_RTR;
@@ -66,16 +65,23 @@ int modify_qp_to_rtr(struct rdma_resources *res)
 	attr.ah_attr.grh.hop_limit = 255;
 	attr.ah_attr.grh.sgid_index = res->gid_index;
 	attr.ah_attr.grh.traffic_class = 0;
+	return attr;
+}
+
+int modify_qp_to_rtr(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr = rtr_attributes(res);
+	int flags;
+
 	flags = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 		IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 		IBV_QP_MIN_RNR_TIMER;
 	return modify_qp(res, &attr, flags);
 }
 
-int modify_qp_to_rts(struct rdma_resources *res)
+struct ibv_qp_attr rts_attributes(const struct rdma_resources *res)
 {
 	struct ibv_qp_attr attr;
-	int flags;
 
 	memset(&attr, 0, sizeof(attr));
 	attr.qp_state = IBV_QPS_RTS;
@@ -84,6 +90,14 @@ int modify_qp_to_rts(struct rdma_resources *res)
 	attr.rnr_retry = 6;
 	attr.sq_psn = res->psn;
 	attr.max_rd_atomic = 1;
+	return attr;
+}
+
+int modify_qp_to_rts(struct rdma_resources *res)
+{
+	struct ibv_qp_attr attr = rts_attributes(res);
+	int flags;
+
 	flags = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 		IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 	return modify_qp(res, &attr, flags);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * failure.c —— 一个调用失败了：说出调用、errno 的名字与数字、原因、下一步
+ * call_failed.c —— 一个调用失败了：说出调用、errno 的名字与数字、原因、下一步
  *
  * errno 的名字（ENOMEM）比它的文字更有用：手册、内核源码与搜索引擎认的都是名字。
  */
-#include "failure.h"
+#include "call_failed.h"
 
 #include "report.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * failure.c —— 失败的说法：code、category 与“值不值得再试”
+ * error_message.c —— 失败的说法：code、category 与“值不值得再试”
  *
  * 这些名字不是我们起的。原版把 Rust 的 enum 用 Debug 打印出来当 code，于是 code 里带着
  * 花括号和字段；已有的 client 认得它们，我们照样给。
  */
-#include "failure.h"
+#include "error_message.h"
 
 #include "base/report.h"
 

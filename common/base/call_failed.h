@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * failure.h - report a call that failed, with its error number:
+ * call_failed.h - report a call that failed, with its error number:
  *
  *	error: CALL failed: NAME (number): cause
  *	 next: what to do
  *
  * For verbs see explain/explain.h: it knows more than strerror().
  */
-#ifndef BASE_FAILURE_H
-#define BASE_FAILURE_H
+#ifndef BASE_CALL_FAILED_H
+#define BASE_CALL_FAILED_H
 
 #include <stddef.h>
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * failure.h - why a request failed, as an Error message says it: the
+ * error_message.h - why a request failed, as an Error message says it: the
  * codes, categories and texts that clients of the original engine know.
  *
  * Categories: hardware, resource, rdma, session, ipc, request, capacity,
  * security, network, io, internal. Recoverable: the same request may succeed
  * later or on another session.
  */
-#ifndef IPC_FAILURE_H
-#define IPC_FAILURE_H
+#ifndef IPC_ERROR_MESSAGE_H
+#define IPC_ERROR_MESSAGE_H
 
 #include "proto.h"
 
