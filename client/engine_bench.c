@@ -7,10 +7,10 @@
  */
 #include "engine_bench.h"
 
+#include "base/call_failed.h"
 #include "base/crc32c.h"
 #include "base/deadline.h"
 #include "base/event_loop.h"
-#include "base/call_failed.h"
 #include "base/json_line.h"
 #include "base/laps.h"
 #include "base/report.h"

@@ -7,9 +7,9 @@
  */
 #include "needle_options.h"
 
+#include "base/call_failed.h"
 #include "base/crc32c.h"
 #include "base/deadline.h"
-#include "base/call_failed.h"
 #include "base/json_line.h"
 #include "base/report.h"
 #include "needle/store.h"

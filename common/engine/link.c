@@ -11,8 +11,8 @@
  */
 #include "link.h"
 
-#include "base/deadline.h"
 #include "base/call_failed.h"
+#include "base/deadline.h"
 #include "base/report.h"
 
 #include <errno.h>

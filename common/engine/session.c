@@ -8,8 +8,8 @@
  */
 #include "session.h"
 
-#include "base/deadline.h"
 #include "base/call_failed.h"
+#include "base/deadline.h"
 
 #include <errno.h>
 #include <search.h>

@@ -8,9 +8,9 @@
  * committed 已经前移，数据却还没到盘上——文件说“这里有一个 needle”，读出来是零。
  * 在任何一步被 kill -9 或断电，文件都仍然是好的：要么看得见整个 needle，要么看不见。
  */
+#include "base/call_failed.h"
 #include "base/crc32c.h"
 #include "base/deadline.h"
-#include "base/call_failed.h"
 #include "base/report.h"
 #include "format.h"
 

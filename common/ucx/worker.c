@@ -9,8 +9,8 @@
  */
 #include "worker.h"
 
-#include "base/deadline.h"
 #include "base/call_failed.h"
+#include "base/deadline.h"
 #include "base/report.h"
 
 #include <errno.h>

@@ -7,8 +7,8 @@
  * 的 QP 真的都到了 RTS——说明线上的字节就是这些，没有别的。
  */
 #include "../lesson.h"
-#include "base/deadline.h"
 #include "base/call_failed.h"
+#include "base/deadline.h"
 #include "base/report.h"
 #include "explain/qp_table.h"
 

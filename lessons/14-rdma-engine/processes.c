@@ -5,8 +5,8 @@
  * 为什么不在一个进程里演完？地址在谁的进程里有意义、谁的 CPU 在做事、谁被杀了会怎样，
  * 都要有第二个进程才看得见。它们随本程序结束：PR_SET_PDEATHSIG，连被 kill -9 也不例外。
  */
-#include "base/deadline.h"
 #include "base/call_failed.h"
+#include "base/deadline.h"
 #include "base/pattern.h"
 #include "base/report.h"
 #include "needle/store.h"
