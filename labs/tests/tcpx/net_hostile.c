@@ -624,9 +624,12 @@ int main(int argc, char *argv[])
 		fprintf(stderr, "usage: net_hostile PLUGIN.so\n");
 		return 2;
 	}
-	EACH(hellos, run_hello);
-	EACH(frames, run_frame);
-	EACH(credits, run_credit);
+	EACH(hellos, run_hello)
+		;
+	EACH(frames, run_frame)
+		;
+	EACH(credits, run_credit)
+		;
 	in_child("a crowd that is silent", run_crowd, &whole);
 	printf("%u cases, %u failed\n", cases, failures);
 	return failures != 0;
