@@ -114,9 +114,9 @@ static void at_least(struct bounds *b, int64_t shift)
 		b->low = shift;
 }
 
-/* @post 的第一个 PSN 与下一次 post 的。*/
-static bool psns_of(const struct wire *w, const struct event *post,
-		    uint32_t *first, uint32_t *end)
+/* @post 是哪个 flow 的第几次。*/
+static const struct flow *place_of(const struct wire *w,
+				   const struct event *post, size_t *place)
 {
 	for (size_t i = 0; i < w->r->qp_count; i++) {
 		const struct flow *f = &w->flows[i];
@@ -132,45 +132,94 @@ static bool psns_of(const struct wire *w, const struct event *post,
 			else
 				high = middle;
 		}
-		*first = f->start + f->first[low];
-		*end = low + 1 < f->count ? f->start + f->first[low + 1]
-					  : f->start + f->all;
-		return true;
+		*place = low;
+		return f;
 	}
-	return false;
+	return NULL;
 }
 
-static void set_clocks(struct wire *w)
+/* 第 @i 次 post 之后的 PSN，从 start 算起。*/
+static uint32_t end_of(const struct flow *f, size_t i)
 {
+	return i + 1 < f->count ? f->first[i + 1] : f->all;
+}
+
+/* 一个 flow 已确认到第几次；每次的最后一个包，最近一份是哪一个。*/
+struct progress {
+	size_t acked;
+	const struct seen **last;
+};
+
+/* @ack 是第一个确认它们的：completion 在它之后，对端的 RECV 在它所答的那一份之后。*/
+static void acknowledge(const struct wire *w, const struct flow *f,
+			struct progress *p, const struct seen *ack,
+			struct bounds *b)
+{
+	uint32_t until = ((ack->p.psn - f->start) & PSN_MASK) + 1;
+
+	for (; p->acked < f->count && end_of(f, p->acked) <= until;
+	     p->acked++) {
+		const struct event *e = &w->r->events[f->posts[p->acked]];
+		const struct seen *last = p->last[p->acked];
+		const struct event *then;
+
+		if (e->complete != NOWHERE) {
+			then = &w->r->events[e->complete];
+			if (went_well(then))
+				at_least(&b[then->side], ack->t - then->t);
+		}
+		if (e->arrival != NOWHERE && last) {
+			then = &w->r->events[e->arrival];
+			at_least(&b[then->side], last->t - then->t);
+		}
+	}
+}
+
+static void bind_clocks(const struct wire *w, struct progress *p,
+			struct bounds *b)
+{
+	for (size_t i = 0; i < w->count; i++) {
+		const struct seen *k = &w->seen[i];
+		const struct flow *f;
+		size_t n;
+
+		f = k->post ? place_of(w, k->post, &n) : NULL;
+		if (!f)
+			continue;
+		if (packet_is_answer(&k->p)) {
+			if (!k->mark)
+				acknowledge(w, f, &p[f - w->flows], k, b);
+			continue;
+		}
+		if (k->t - k->post->t < b[k->post->side].high)
+			b[k->post->side].high = k->t - k->post->t;
+		if (((k->p.psn + 1 - f->start) & PSN_MASK) == end_of(f, n))
+			p[f - w->flows].last[n] = k;
+	}
+}
+
+static int set_clocks(struct wire *w)
+{
+	struct progress *p = calloc(w->r->qp_count + 1, sizeof(*p));
 	struct bounds b[WIRE_SIDES];
-	uint32_t first, end;
+	bool whole = p;
 
 	for (int s = 0; s < WIRE_SIDES; s++)
 		b[s] = (struct bounds){ INT64_MIN, INT64_MAX };
-	for (size_t i = 0; i < w->count; i++) {
-		const struct seen *k = &w->seen[i];
-		const struct event *e = k->post, *then;
-
-		if (!e || !psns_of(w, e, &first, &end))
-			continue;
-		if (!packet_is_answer(&k->p) && k->t - e->t < b[e->side].high)
-			b[e->side].high = k->t - e->t;
-		if (k->mark || ((k->p.psn + 1) & PSN_MASK) != (end & PSN_MASK))
-			continue;
-		then = packet_is_answer(&k->p) && e->complete != NOWHERE
-			       ? &w->r->events[e->complete]
-		       : !packet_is_answer(&k->p) && e->arrival != NOWHERE
-			       ? &w->r->events[e->arrival]
-			       : NULL;
-		if (then)
-			at_least(&b[then->side], k->t - then->t);
+	for (size_t i = 0; whole && i < w->r->qp_count; i++) {
+		p[i].last = calloc(w->flows[i].count + 1, sizeof(*p->last));
+		whole = p[i].last;
 	}
+	if (!whole)
+		return fail(-1, NULL, "out of memory");
+	bind_clocks(w, p, b);
 	for (int s = 0; s < WIRE_SIDES; s++)
 		w->shift[s] =
 			b[s].low == INT64_MIN && b[s].high == INT64_MAX ? 0
 			: b[s].low == INT64_MIN	 ? b[s].high
 			: b[s].high == INT64_MAX ? b[s].low
 						 : b[s].low / 2 + b[s].high / 2;
+	return 0;
 }
 
 /* ---- 丢失与重发 -------------------------------------------------------------- */
@@ -221,12 +270,25 @@ static uint32_t span_of(const struct wire *w, const struct seen *k)
 	return k->p.bytes > mtu ? (k->p.bytes + mtu - 1) / mtu : 1;
 }
 
-/* 退回去的第一个包说明原因，跟着它的都一样。*/
-static void mark_again(struct lane *l, struct seen *k)
+/* QP 的 timeout，ns；不知道就算 14。*/
+static int64_t timer_of(const struct wire *w, const struct seen *k)
+{
+	uint64_t timeout = 14;
+	size_t n;
+	const struct flow *f = k->post ? place_of(w, k->post, &n) : NULL;
+
+	if (f)
+		timeout = number_in(f->qp->believes, "timeout");
+	return timeout && timeout < 32 ? INT64_C(4096) << timeout : INT64_MAX;
+}
+
+/* 退回去的第一个包说明原因，跟着它的都一样；除非又等到了时。*/
+static void mark_again(const struct wire *w, struct lane *l, struct seen *k)
 {
 	int32_t skipped = ahead(k->p.psn, l->after);
+	bool waited = k->t - l->last >= timer_of(w, k) / 4 * 3;
 
-	if (skipped < 0 || l->after == l->next) {
+	if (skipped < 0 || l->after == l->next || waited) {
 		l->after_nak = l->nak;
 		l->since = k->t - l->last;
 		l->nak = false;
@@ -251,7 +313,7 @@ static void mark_request(const struct wire *w, struct lane *l, struct seen *k)
 		k->mark = newer ? MARK_LATE : MARK_TWICE;
 		return;
 	} else {
-		mark_again(l, k);
+		mark_again(w, l, k);
 	}
 	l->after = (k->p.psn + span_of(w, k)) & PSN_MASK;
 	if (far >= 0 || ahead(l->after, l->next) > 0)
@@ -480,7 +542,8 @@ int report_wire(const struct report *r, const char *path)
 	if (read_packets(&w, path))
 		return -1;
 	mark_all(&w);
-	set_clocks(&w);
+	if (set_clocks(&w))
+		return -1;
 	choose_left(&w);
 	if (print_rows(&w))
 		return -1;
