@@ -20,6 +20,7 @@
 #   faults     make each mistake of the catalogue, see the explainer name it
 #   explain-bench  sabotage other projects' programs, count the causes found
 #   fuzzers    the libFuzzer targets (needs clang; labs/tests/fuzz/long_fuzz.sh)
+#   english    build/english: the sources with English comments, where pages show them
 #   docs       fill code, output and pictures into the READMEs and docs-zh
 #   deps       install what is missing (apt, dnf or pacman)
 #   install    qptrace, its report and qp_explain below PREFIX; uninstall
@@ -357,6 +358,10 @@ explain-bench:
 mutants: deps
 	$(MAKE) $(jobs) all
 	labs/tests/mutants/run
+
+.PHONY: english
+english:
+	labs/tools/english $(BUILD)/english
 
 .PHONY: docs
 docs: deps

@@ -57,8 +57,9 @@ in_chinese() {
 # make_tree: with one lesson in both languages, a picture and a glossary; filled
 make_tree() {
 	mkdir -p "$T"/{common,labs/pictures,lessons/01-a,docs-zh}
-	printf '%s\n' 'int before;' '// region outer' 'int one(void)' '{' '	// region inner' \
+	printf '%s\n' 'int before;' '// region outer' 'int one(void) /* 为什么 */' '{' '	// region inner' \
 		'	return 1;' '	// endregion inner' '}' '// endregion outer' >"$T/common/a.c"
+	printf '%s\n' '# a.c' '为什么' '	why' >"$T/common/comments.en"
 	printf '%s\n' 'QP 0x000011, PSN 0x1a2b3c, state RTR' 'took 12 ms' >"$T/value"
 	printf '%s\n' 'title Two | 二' 'size 40' 'lane a 8 12 plain A' 'lane b 32 12 plain B' \
 		'message data a b few words | 不多的字' >"$T/labs/pictures/way.pic"
@@ -75,10 +76,11 @@ test_pages_are_filled() {
 	local page before
 	make_tree
 	page=$T/lessons/01-a/README.md
-	assertEquals "$(printf '%s\n' '```c' 'int one(void)' '{' '	return 1;' '}' '```' '[common/a.c](../../common/a.c)')" \
+	assertEquals "$(printf '%s\n' '```c' 'int one(void) /* why */' '{' '	return 1;' '}' '```' '[common/a.c](../../common/a.c)')" \
 		"$(sed -n '/^<!-- region/,/^<!-- .region/p' "$page" | sed '1d;$d')"
 	assertEquals "$(printf '%s\n' '```console' '$ cat value' "$(<"$T/value")" '```')" \
 		"$(sed -n '/^<!-- run/,/^<!-- .run/p' "$page" | sed '1d;$d')"
+	assert_in "$(<"$T/docs-zh/01-a.md")" '^int one\(void\) /\* 为什么 \*/$'
 	assert_in "$(<"$T/docs-zh/01-a.md")" '^\[common/a.c\]\(../common/a.c\)$'
 	assert_in "$(<"$T/labs/pictures/way.zh.svg")" '>不多的字</text>'
 	assert_in "$(<"$T/docs-zh/glossary.md")" 'id="qp".*两条队列。'
@@ -99,6 +101,7 @@ test_pages_are_filled() {
 # Each row: what is done to the tree, and what "check --no-run" says of it.
 DRIFT=(
 	"sed -i 's/return 1/return 2/' common/a.c" '^\+	return 2;'
+	"sed -i 's/为什么/为何/' common/a.c" '^lessons/01-a/README.md:3: common/comments.en: common/a.c: no English for: 为何$'
 	"sed -i 's/a.c outer/a.c missing/' docs-zh/01-a.md" '^docs-zh/01-a.md:3: common/a.c has no region missing'
 	"sed -i '/endregion outer/d' common/a.c" 'common/a.c:2: region outer has no end'
 	"sed -i '/^<!-- .run -->/d' docs-zh/01-a.md" '^docs-zh/01-a.md:[0-9]+: the run marker has no <!-- /run'
@@ -123,6 +126,22 @@ DRIFT=(
 	"sed -i 's/5 minutes/61 minutes/' docs-zh/01-a.md" '^docs-zh/01-a.md: takes more than an hour'
 	"yes 'a word' | head -600 >>lessons/01-a/README.md" 'says 5 minutes, and reading alone takes 7'
 )
+
+# Wherever comments.en has a comment, it is exchanged, and the code is the same.
+test_english_sources_are_the_same_code() {
+	local file
+	labs/tools/english "$T/english" >/dev/null 2>&1
+	assertEquals 'the exit code' 0 $?
+	while read -r file; do
+		cmp -s "$file" "$T/english/$file" && fail "$file: nothing in English"
+		assertEquals "$file" "$(code_of "$file")" "$(code_of "$T/english/$file")"
+	done < <(sed -n 's,^# ,common/,p' common/comments.en && sed -n 's,^# ,lessons/,p' lessons/comments.en)
+}
+
+# code_of FILE: without comments and layout
+code_of() {
+	"${CC:-cc}" -w -D_GNU_SOURCE -D__LINE__=0 -Icommon -I"$(dirname "$1")" -E -P "$1" | tr -d ' \t\n' | md5sum
+}
 
 test_drift_is_caught() {
 	local i whole before
