@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static int file = -1;
@@ -126,6 +127,28 @@ static int make_room(off_t at, size_t size)
 	return 0;
 }
 
+/*
+ * 要到了地方，缺页仍可能是 SIGBUS：9p 上另一个进程打开同一个文件，会把刚变长的 inode 缩回去，
+ * 要再写一次才又变长。MADV_POPULATE_WRITE（Linux 5.14）先替我们缺页，不行时返回 EFAULT，不发
+ * 信号。
+ */
+static int take(char *map, off_t at, size_t size)
+{
+	const struct timespec nap = { .tv_nsec = 1000000 };
+	int rc = make_room(at, size);
+
+	for (int i = 0; !rc && madvise(map + at, size, MADV_POPULATE_WRITE);
+	     i++) {
+		if (errno == EINVAL)
+			return 0;
+		if (errno != EFAULT || i == 100)
+			return -errno;
+		nanosleep(&nap, NULL);
+		rc = make_room(at, size);
+	}
+	return rc;
+}
+
 size_t file_most_blocks(void)
 {
 	return CONTROL_BLOCKS + MOST_THREADS + recorder.last / BLOCK_SIZE;
@@ -156,9 +179,9 @@ struct block *file_grow(void)
 	if (!header || blocks >= file_most_blocks())
 		return NULL;
 	if (still_ours())
-		rc = make_room(
-			(off_t)(HEADER_SIZE + (uint64_t)blocks * BLOCK_SIZE),
-			BLOCK_SIZE);
+		rc = take((char *)header,
+			  (off_t)(HEADER_SIZE + (uint64_t)blocks * BLOCK_SIZE),
+			  BLOCK_SIZE);
 	if (rc) {
 		if (!complained)
 			complain("the recording cannot grow any more,", -rc);
@@ -176,16 +199,17 @@ static size_t mapped_size(void)
 
 static int map_file(void)
 {
-	int rc = make_room(0, HEADER_SIZE);
 	void *at;
+	int rc;
 
-	if (rc)
-		return rc;
 	at = mmap(NULL, mapped_size(), PROT_READ | PROT_WRITE, MAP_SHARED, file,
 		  0);
 	if (at == MAP_FAILED)
 		return -errno;
 	header = at;
+	rc = take(at, 0, HEADER_SIZE);
+	if (rc)
+		return rc;
 	*header = (struct recording_header){
 		.magic = RECORDING_MAGIC,
 		.version = RECORDING_VERSION,

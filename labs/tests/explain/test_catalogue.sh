@@ -63,7 +63,7 @@ test_fresh_faults_refuse_a_real_machine() {
 # are devices, the explainer asks for the peer's QP, too, and leaves nothing behind; with
 # RDMA_EXPLAIN=0 a program prints the errno alone.
 test_judgement_without_a_device() {
-	local out rc=0 sources=("$SOURCES"/common/explain/*.c "$SOURCES"/common/base/{failure,report,verbs_names}.c)
+	local out rc=0 sources=("$SOURCES"/common/explain/*.c "$SOURCES"/common/base/{call_failed,report,verbs_names}.c)
 	[[ ! labs/tests/explain/cases.def -nt $B/unit_explain ]] || rm -f "$B/unit_explain"
 	helper "$B/unit_explain" -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
 		labs/tests/explain/unit_explain.c "${sources[@]}" -libverbs || fail 'no unit_explain'

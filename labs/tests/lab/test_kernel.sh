@@ -98,7 +98,7 @@ test_kernels_that_are_none() {
 	refused 2 'there is no kernel "bogus"' "$L" run --fresh --kernel bogus true
 	refused 2 'there is no folder /nowhere for --kernel' "$L" run --fresh --kernel /nowhere true
 	refused 2 '--kernel wants a name or a folder' "$L" up --kernel
-	refused 2 'up takes --kernel K' "$L" up --kernel host now
+	refused 2 'up takes --two and --kernel K' "$L" up --kernel host now
 	mkdir "$T/empty"
 	refused 77 "no kernel with rdma_rxe in $T/empty" "$L" run --fresh --kernel "$T/empty" true
 }
