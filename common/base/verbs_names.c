@@ -43,6 +43,40 @@ const char *wr_opcode_name(unsigned int opcode)
 	return names[opcode];
 }
 
+const char *wc_status_name(unsigned int status)
+{
+#define STATUS(name) [IBV_WC_##name] = #name
+	static const char *const names[] = {
+		STATUS(SUCCESS),
+		STATUS(LOC_LEN_ERR),
+		STATUS(LOC_QP_OP_ERR),
+		STATUS(LOC_EEC_OP_ERR),
+		STATUS(LOC_PROT_ERR),
+		STATUS(WR_FLUSH_ERR),
+		STATUS(MW_BIND_ERR),
+		STATUS(BAD_RESP_ERR),
+		STATUS(LOC_ACCESS_ERR),
+		STATUS(REM_INV_REQ_ERR),
+		STATUS(REM_ACCESS_ERR),
+		STATUS(REM_OP_ERR),
+		STATUS(RETRY_EXC_ERR),
+		STATUS(RNR_RETRY_EXC_ERR),
+		STATUS(LOC_RDD_VIOL_ERR),
+		STATUS(REM_INV_RD_REQ_ERR),
+		STATUS(REM_ABORT_ERR),
+		STATUS(INV_EECN_ERR),
+		STATUS(INV_EEC_STATE_ERR),
+		STATUS(FATAL_ERR),
+		STATUS(RESP_TIMEOUT_ERR),
+		STATUS(GENERAL_ERR),
+		STATUS(TM_ERR),
+		STATUS(TM_RNDV_INCOMPLETE),
+	};
+
+	return status < sizeof(names) / sizeof(names[0]) ? names[status]
+							 : "UNKNOWN";
+}
+
 const char *gid_type_name(uint32_t gid_type)
 {
 	static const char *const names[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * verbs_names.h - verbs' numbers as a person reads them. The names of states,
- * types and attributes are in explain/qp_table.h, those of completions in explain/explain.h.
+ * types and attributes are in explain/qp_table.h.
  */
 #ifndef BASE_VERBS_NAMES_H
 #define BASE_VERBS_NAMES_H
@@ -19,6 +19,9 @@ const char *gid_text(char *out, const uint8_t gid[16]);
 
 /* "SEND", "RDMA_WRITE_WITH_IMM", ... of an enum ibv_wr_opcode, or "UNKNOWN". */
 const char *wr_opcode_name(unsigned int opcode);
+
+/* "RETRY_EXC_ERR", ... of an enum ibv_wc_status, or "UNKNOWN". */
+const char *wc_status_name(unsigned int status);
 
 /* "RoCE v2", ... for the gid_type of an ibv_gid_entry. */
 const char *gid_type_name(uint32_t gid_type);

@@ -31,33 +31,15 @@ const char *cm_event_name(unsigned int type)
 						       : "UNKNOWN";
 }
 
-static const char let_it_listen[] =
-	"start the server first, and compare the port of rdma_resolve_addr "
-	"with that of its rdma_bind_addr (network byte order, once); it has to "
-	"call rdma_listen";
-
 static struct explanation rejected(int status)
 {
 	if (status == REJ_NO_LISTENER)
-		return because("cm-rejected", let_it_listen,
-			       "nobody listens on that port at the peer: it "
-			       "rejected the connection with status 8");
+		return because("cm-rejected", "%d", status);
 	if (status == REJ_STALE)
-		return because("cm-stale",
-			       "wait for TIMEWAIT_EXIT, or use a new QP",
-			       "the peer still holds an old connection of this "
-			       "QP: it rejected the new one with status 10");
+		return because("cm-stale");
 	if (status == REJ_CONSUMER)
-		return because("cm-refused-by-peer",
-			       "look at the server: it called rdma_reject, or "
-			       "ended before rdma_accept",
-			       "the peer's program rejected the connection "
-			       "(status 28)");
-	return because("cm-refused",
-		       "look at the server's side, and at IBTA 12.6.7.2 for "
-		       "the status",
-		       "the peer rejected the connection with status %d",
-		       status);
+		return because("cm-refused-by-peer");
+	return because("cm-refused", " (status %d)", status);
 }
 
 struct explanation explain_cm_event(unsigned int type, int status)
@@ -67,37 +49,15 @@ struct explanation explain_cm_event(unsigned int type, int status)
 	if (!strcmp(name, "REJECTED"))
 		return rejected(status);
 	if (!strcmp(name, "UNREACHABLE") && status == SIDR_NO_LISTENER)
-		return because("cm-rejected", let_it_listen,
-			       "nobody listens on that port at the peer: the "
-			       "request for its UD QP came back with status 1");
+		return because("cm-rejected", "%d", status);
 	if (!strcmp(name, "UNREACHABLE"))
-		return because(
-			"cm-unreachable",
-			"does the server get the request (does it call "
-			"rdma_get_cm_event and rdma_accept in time), and "
-			"does UDP port 4791 pass both ways?",
-			"the peer did not answer the connection request "
-			"(status %d)",
-			status);
+		return because("cm-unreachable", "%d", status);
 	if (!strcmp(name, "ADDR_ERROR"))
-		return because("cm-addr-error",
-			       "ping the address; it has to be reached by a "
-			       "network device that has an RDMA device",
-			       "the address could not be resolved to an RDMA "
-			       "device (status %d)",
-			       status);
+		return because("cm-addr-error", "%d", status);
 	if (!strcmp(name, "ROUTE_ERROR"))
-		return because("cm-route-error",
-			       "see `ip route get ADDRESS` and `ip neigh`",
-			       "no route to the peer was found (status %d)",
-			       status);
+		return because("cm-route-error", "%d", status);
 	if (!strcmp(name, "CONNECT_ERROR"))
-		return because(
-			"cm-connect-error",
-			"look at the calls before: the QP could not be "
-			"brought to RTR or RTS with what both sides gave",
-			"the connection could not be set up (status %d)",
-			status);
+		return because("cm-connect-error", "%d", status);
 	return no_idea();
 }
 
@@ -108,11 +68,7 @@ static struct explanation too_long(const char *call, unsigned int len)
 
 	if ((!connects && strcmp(call, "accept")) || len <= room)
 		return no_idea();
-	return because("cm-private-data",
-		       "send less, or send it after the connection is there",
-		       "private_data_len %u is too long: over RoCE rdma_%s "
-		       "carries at most %u bytes",
-		       len, call, room);
+	return because("cm-private-data", "%u\t%s\t%u", len, call, room);
 }
 
 struct explanation explain_cm_call(const char *call, int err, bool again,
@@ -123,47 +79,25 @@ struct explanation explain_cm_call(const char *call, int err, bool again,
 
 	if (err == EINVAL)
 		why = too_long(call, private_data_len);
-	if (why.cause[0])
+	if (why.id)
 		return why;
 	if (err == EINVAL && foreign_pd)
-		return because("cm-foreign-pd",
-			       "allocate the PD from id->verbs, which is there "
-			       "after ADDR_RESOLVED or CONNECT_REQUEST",
-			       "the PD is of another device, or of another "
-			       "ibv_open_device(), than the id");
+		return because("cm-foreign-pd");
 	if (err == EINVAL && again)
-		return because(
-			"cm-state", "call it once for each id",
-			"rdma_%s was called for this id before: it is no "
-			"more in the state for it",
-			call);
+		return because("cm-state", "%s", call);
 	if (err == ECONNREFUSED)
-		return because("cm-refused",
-			       "look at the event before, and at the server",
-			       "the peer rejected the connection");
+		return because("cm-refused");
 	if (err == EADDRINUSE)
-		return because("cm-port-in-use",
-			       "choose another port, or end who has it: rdma "
-			       "resource show cm_id",
-			       "somebody has that port already");
+		return because("cm-port-in-use");
 	return no_idea();
 }
 
 struct explanation explain_cm_unacked(unsigned int unacked)
 {
-	return because("cm-event-not-acked",
-		       "call rdma_ack_cm_event for each event that "
-		       "rdma_get_cm_event gave, before rdma_destroy_id",
-		       "rdma_destroy_id waits until all events of the id are "
-		       "acknowledged, and %u are not",
-		       unacked);
+	return because("cm-event-not-acked", "%u", unacked);
 }
 
 struct explanation explain_cm_without_qp(void)
 {
-	return because("cm-without-qp",
-		       "call rdma_create_qp for the id of the CONNECT_REQUEST "
-		       "before rdma_accept",
-		       "rdma_accept of an id that has no QP, and conn_param "
-		       "names none");
+	return because("cm-without-qp");
 }

@@ -6,7 +6,7 @@
  * status = 12。这间屋子里的每一句解释都来自内核源码，并且在 rxe 上实测复现过；
  * 凡是有两种可能的，两种都说，并说明怎样区分，绝不猜测。
  *
- * 这个文件是底座：怎样造一条解释、怎样印出来。各类调用各有一个文件：
+ * 这个文件是底座。各类调用各有一个文件：
  *
  *	switch.c     RDMA_EXPLAIN=0 关掉解释
  *	net.c        内核的路由表与邻居表怎么看一个地址（netlink）
@@ -16,13 +16,12 @@
  *	verbs.c      设备列表、open、reg_mr、create_*、destroy_*
  *	post.c       post_send、post_recv
  *	modify_qp.c  状态机
- *	status.c     每一个 wc_status 的含义
  *	request.c    从 WR 与 MR 就能证明的原因
  *	wc.c         一个失败的 completion
  *	stall.c      一直没有 completion
  *	cm.c         librdmacm 的调用与事件
  *	grh.c        UD 的消息前面那 40 字节
- *	translate.c  同样的话，用中文说（texts.def）
+ *	words.c      从一行原因（causes.def）到一句话，英文或中文
  */
 #include "base/call_failed.h"
 #include "parts.h"
@@ -35,16 +34,14 @@
 #define RXE_VENDOR_ID 0xffffff
 
 const char *explain_next(char out[EXPLAIN_NEXT_SIZE],
-			 const struct explanation *why)
+			 const struct explain_words *why)
 {
 	const char *line = why->seen;
 	size_t used;
 
 	if (!why->next[0] && !why->seen[0])
 		return NULL;
-	used = (size_t)snprintf(out, EXPLAIN_NEXT_SIZE, "%s",
-				why->next[0] ? why->next
-					     : "see what was found:");
+	used = (size_t)snprintf(out, EXPLAIN_NEXT_SIZE, "%s", why->next);
 	while (*line && used < EXPLAIN_NEXT_SIZE) {
 		size_t len = strcspn(line, "\n");
 
@@ -57,6 +54,7 @@ const char *explain_next(char out[EXPLAIN_NEXT_SIZE],
 
 int verb_failed(int err, struct explanation why, const char *fmt, ...)
 {
+	struct explain_words words;
 	char next[EXPLAIN_NEXT_SIZE];
 	char call[512];
 	va_list ap;
@@ -64,55 +62,14 @@ int verb_failed(int err, struct explanation why, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);
 	va_end(ap);
-	return call_failed_for(err, why.cause[0] ? why.cause : NULL,
-			       explain_next(next, &why), "%s", call);
-}
-
-struct explanation because(const char *id, const char *next, const char *fmt,
-			   ...)
-{
-	struct explanation why = { 0 };
-	va_list ap;
-
-	/* 总开关只有这一处：关掉之后，谁也造不出一条解释来。*/
-	if (!explain_is_on())
-		return why;
-	va_start(ap, fmt);
-	vsnprintf(why.cause, sizeof(why.cause), fmt, ap);
-	va_end(ap);
-	snprintf(why.next, sizeof(why.next), "%s", next ? next : "");
-	why.id = id;
-	return why;
+	explain_in_words(&words, &why, false);
+	return call_failed_for(err, words.cause[0] ? words.cause : NULL,
+			       explain_next(next, &words), "%s", call);
 }
 
 void restore_errno(const int *kept)
 {
 	errno = *kept;
-}
-
-void also_seen(struct explanation *why, const char *fmt, ...)
-{
-	size_t used = strlen(why->seen);
-	char line[300];
-	va_list ap;
-	int n;
-
-	if (!why->cause[0])
-		return;
-	va_start(ap, fmt);
-	n = vsnprintf(line, sizeof(line), fmt, ap);
-	va_end(ap);
-	/* 半行证据比没有更糟：放不下就整行不要。*/
-	if ((size_t)n >= sizeof(line) ||
-	    used + (size_t)n + 2 > sizeof(why->seen))
-		return;
-	snprintf(why->seen + used, sizeof(why->seen) - used, "%s%s",
-		 used ? "\n" : "", line);
-}
-
-bool explained_as(const struct explanation *why, const char *id)
-{
-	return why->id && !strcmp(why->id, id);
 }
 
 bool gid_is_ipv4(const union ibv_gid *gid)

@@ -31,12 +31,66 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * What a rule found: a row of causes.def and what fills it. The words are made when it
+ * is printed, in the reader's language; recordings keep these members.
+ */
 struct explanation {
-	char cause[400]; /* one sentence; "": what strerror says */
-	char next[400];	 /* one sentence: what to do now; "": nothing */
-	const char *id;	 /* the cause as a slug, for machines; NULL: none */
-	char seen[1000]; /* the evidence, lines separated by '\n'; or "" */
+	const char *id; /* of the row; NULL: nothing was found */
+	bool hint;	/* only possible: innocent programs look the same */
+	char args[400]; /* separated by '\t' */
+	char seen[1000]; /* the evidence: lines "ID\tARG\tARG...", or "" */
 };
+
+/*
+ * For rules: the row @id with its arguments, a format in which '\t' separates them:
+ * because("port", "%u\t%u", port, ports). Nothing at all if explaining is off.
+ */
+#define because(id, ...) explain_because(id, "\t" __VA_ARGS__)
+struct explanation explain_because(const char *id, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* One more line of evidence, a row as above (dropped if there is no room). */
+#define also_seen(why, id, ...) explain_also(why, id, "\t" __VA_ARGS__)
+void explain_also(struct explanation *why, const char *id, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Another cause as evidence: "also: ...". */
+void also_cause(struct explanation *why, const struct explanation *other);
+
+static inline struct explanation no_idea(void)
+{
+	return (struct explanation){ 0 };
+}
+
+/* @why is the row @id. */
+bool explained_as(const struct explanation *why, const char *id);
+
+/* ---- in words: words.c, causes.def ------------------------------ */
+
+/* One line each, @seen several; "": there is nothing to say. */
+struct explain_words {
+	char cause[512], next[512], seen[1600];
+};
+void explain_in_words(struct explain_words *out, const struct explanation *why,
+		      bool chinese);
+
+/* A WORD of causes.def; any other stays as it is. */
+const char *explain_word(const char *english, bool chinese);
+
+/*
+ * Is Chinese wanted? @lang, "zh..." or another; NULL or "": the first of LC_ALL,
+ * LC_MESSAGES and LANG that is set and not empty. The locale need not be installed.
+ */
+bool explain_speaks_chinese(const char *lang);
+
+/* A row of causes.def; English is 0, Chinese 1. Evidence and words have no next. */
+struct explain_row {
+	const char *id, *text[2], *next[2];
+	bool hint;
+};
+const struct explain_row *explain_row(const char *id); /* NULL: there is none */
+const struct explain_row *explain_rows(size_t *count);
 
 /* False if RDMA_EXPLAIN is "0". */
 bool explain_is_on(void);
@@ -55,36 +109,13 @@ int verb_failed(int err, struct explanation why, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * What comes after "error: ...\n next: ": why->next and the evidence, for those
+ * What comes after "error: ...\n next: ": the next step and the evidence, for those
  * who print themselves with report_error(). NULL if there is neither. Writes
  * to and returns @out.
  */
-#define EXPLAIN_NEXT_SIZE 2048
+#define EXPLAIN_NEXT_SIZE 2200
 const char *explain_next(char out[EXPLAIN_NEXT_SIZE],
-			 const struct explanation *why);
-
-/* ---- the same in Chinese: translate.c, texts.def ---------------- */
-
-/*
- * Is Chinese wanted? @lang, "zh..." or another; NULL or "": the first of LC_ALL,
- * LC_MESSAGES and LANG that is set and not empty. The locale need not be installed.
- */
-bool explain_speaks_chinese(const char *lang);
-
-/*
- * Each line of @text, said by this room, the recorder or the report, in Chinese
- * (UTF-8) to @out, which is returned. What is not in the table stays as it is, and
- * what does not fit is cut off.
- */
-const char *explain_in_chinese(char *out, size_t size, const char *text);
-
-/* The table: formats of printf() with the same conversions. */
-struct explain_text {
-	const char *id; /* of a cause; NULL: it is none */
-	const char *english, *chinese;
-	bool page; /* the report's page says it */
-};
-const struct explain_text *explain_texts(size_t *count);
+			 const struct explain_words *why);
 
 /* ---- devices and objects: verbs.c ------------------------------- */
 
@@ -223,23 +254,9 @@ void explain_side_learn(struct explain_side *side,
 size_t explain_pair(const struct explain_side *a, const struct explain_side *b,
 		    struct explanation *out, size_t most);
 
-/* ---- completions: status.c, wc.c, stall.c ------ */
+/* ---- completions: wc.c, stall.c --------------------------------- */
 
-/* One wc_status as a row of the reference. */
-struct explain_status {
-	enum ibv_wc_status status;
-	const char *name;    /* "RETRY_EXC_ERR" */
-	const char *meaning; /* by the specification, IBTA 11.6.2 */
-	const char *rxe;     /* what rxe does with it; 6.1 and 6.12 apart */
-	const char *causes;  /* likely ones in order */
-	const char *next;    /* what to look at */
-	const char *side;    /* whose: "mine", "the peer's", "both" */
-};
-
-/* The row of @status; NULL if there is none. */
-const struct explain_status *explain_status_row(enum ibv_wc_status status);
-
-/* What can be said without knowing the request: the row, "RETRY_EXC_ERR" as id. */
+/* What can be said without knowing the request: the row "RETRY_EXC_ERR". */
 struct explanation explain_wc_status(enum ibv_wc_status status);
 
 /* A memory region as the program registered it, or as the peer told it. */

@@ -30,6 +30,7 @@ int device_list_failed(int err)
 int no_such_device(const char *name, int count, int err)
 {
 	char next[EXPLAIN_NEXT_SIZE];
+	struct explain_words words;
 	struct explanation why;
 
 	if (name && count)
@@ -38,9 +39,10 @@ int no_such_device(const char *name, int count, int err)
 			    "`rdma link`",
 			    "no RDMA device is named \"%s\"", name);
 	why = explain_device_list(err);
-	return fail(-ENODEV, explain_next(next, &why),
+	explain_in_words(&words, &why, false);
+	return fail(-ENODEV, explain_next(next, &words),
 		    "there is no RDMA device on this machine%s%s",
-		    why.cause[0] ? ": " : "", why.cause);
+		    words.cause[0] ? ": " : "", words.cause);
 }
 
 int open_device_failed(struct ibv_device *device, int err)
@@ -138,11 +140,14 @@ void warn_of_accepted(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 {
 	struct explanation found[EXPLAIN_MOST];
 	size_t n = explain_accepted(qp, attr, mask, from, found, EXPLAIN_MOST);
+	struct explain_words words;
 
-	for (size_t i = 0; i < n; i++)
-		report_warning(found[i].next, "ibv_modify_qp(QP %u, %s): %s",
+	for (size_t i = 0; i < n; i++) {
+		explain_in_words(&words, &found[i], false);
+		report_warning(words.next, "ibv_modify_qp(QP %u, %s): %s",
 			       qp->qp_num, qp_state_name(attr->qp_state),
-			       found[i].cause);
+			       words.cause);
+	}
 }
 
 /* ---- 收与发 --------------------------------------------------------------- */
@@ -284,6 +289,7 @@ int completion_failed(struct ibv_qp *qp, const struct ibv_wc *wc,
 		.remote = peers.rkey ? &peers : NULL,
 		.n_remote = peers.rkey ? 1 : 0,
 	};
+	struct explain_words words;
 	struct explanation why;
 	char next[EXPLAIN_NEXT_SIZE], text[64] = "request";
 
@@ -292,12 +298,14 @@ int completion_failed(struct ibv_qp *qp, const struct ibv_wc *wc,
 		posted_text(text, sizeof(text), &p);
 	why = wc ? explain_completion(qp, wc, &request)
 		 : explain_stall(qp, &request, wait_ms);
+	explain_in_words(&words, &why, false);
 	if (wc)
-		return fail(-EIO, explain_next(next, &why),
-			    "the %s on QP %u completed with %s (%d): %s", text,
+		return fail(-EIO, explain_next(next, &words),
+			    "the %s on QP %u completed with %s (%d)%s%s", text,
 			    wc->qp_num, ibv_wc_status_str(wc->status),
-			    wc->status, why.cause);
-	return fail(-ETIMEDOUT, explain_next(next, &why),
+			    wc->status, words.cause[0] ? ": " : "",
+			    words.cause);
+	return fail(-ETIMEDOUT, explain_next(next, &words),
 		    "no completion on QP %u within %d ms%s%s", qp->qp_num,
-		    wait_ms, why.cause[0] ? ": " : "", why.cause);
+		    wait_ms, words.cause[0] ? ": " : "", words.cause);
 }

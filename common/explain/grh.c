@@ -70,17 +70,9 @@ static struct explanation is_ipv4(const struct forty *f,
 
 	inet_ntop(AF_INET, f->ipv4 + SADDR_AT, from, sizeof(from));
 	inet_ntop(AF_INET, f->ipv4 + DADDR_AT, to, sizeof(to));
-	why = because("grh-is-ipv4",
-		      "with an IPv4-mapped GID compare only the last 4 bytes "
-		      "of dgid; let the family of the GID decide, not wc.sl",
-		      "the packet is for this GID, but it came over IPv4: "
-		      "instead of a GRH there are 20 undefined bytes and an "
-		      "IPv4 header, so the 16 bytes of dgid are no GID");
-	also_seen(&why, "bytes 20 to 39: IPv4, %s -> %s", from, to);
-	also_seen(&why,
-		  "wc.sl %u: mlx5 puts the packet type there (2: IPv4), rxe "
-		  "and irdma leave it 0",
-		  wc->sl);
+	why = because("grh-is-ipv4");
+	also_seen(&why, "ipv4-header", "%s\t%s", from, to);
+	also_seen(&why, "wc-sl", "%u", wc->sl);
 	return why;
 }
 
@@ -89,12 +81,8 @@ static struct explanation is_for_another(const union ibv_gid *to,
 {
 	char theirs[GID_TEXT_SIZE], own[GID_TEXT_SIZE];
 
-	return because("dgid-differs",
-		       "take all GIDs of the port's table, and multicast GIDs "
-		       "if the QP is attached to one",
-		       "the packet was sent to GID %s, and the program "
-		       "compares with %s",
-		       gid_text(theirs, to->raw), gid_text(own, mine->raw));
+	return because("dgid-differs", "%s\t%s", gid_text(theirs, to->raw),
+		       gid_text(own, mine->raw));
 }
 
 struct explanation explain_grh(const struct ibv_wc *wc, const void *forty,
@@ -103,9 +91,7 @@ struct explanation explain_grh(const struct ibv_wc *wc, const void *forty,
 	const struct forty f = read_forty(forty);
 
 	if (!(wc->wc_flags & IBV_WC_GRH))
-		return because("no-grh", "leave these 40 bytes alone",
-			       "wc_flags lacks IBV_WC_GRH: the 40 bytes before "
-			       "the message are undefined");
+		return because("grh-absent");
 	if (holds_grh(&f) && same_gid(&f.dgid, mine))
 		return no_idea();
 	if (holds_ipv4(&f) && same_gid(&f.mapped, mine))

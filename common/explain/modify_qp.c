@@ -83,20 +83,10 @@ static struct explanation check_claimed_state(const struct modify *m)
 	if (!believes_caller(m))
 		return no_idea();
 	if (claimed > IBV_QPS_SQE || !(may >> claimed & 1))
-		return because("cur-state-not-allowed",
-			       "leave IBV_QP_CUR_STATE out of the mask: the "
-			       "kernel knows the state",
-			       "CUR_STATE may only say RTR, RTS, SQD or SQE, "
-			       "and cur_qp_state is %s",
-			       state(claimed));
+		return because("cur-state-not-allowed", "%s", state(claimed));
 	if (m->known && claimed != m->now.qp_state && !row_of(m))
-		return because("cur-state-lies",
-			       "leave IBV_QP_CUR_STATE out of the mask",
-			       "cur_qp_state says %s, the QP is in %s, and the "
-			       "kernel believes the former: there is no way "
-			       "from %s to %s",
-			       state(claimed), state(m->now.qp_state),
-			       state(m->from), state(m->to));
+		return because("cur-state-lies", "%s\t%s", state(claimed),
+			       state(m->now.qp_state));
 	return no_idea();
 }
 
@@ -104,14 +94,14 @@ static struct explanation check_state_bit(const struct modify *m)
 {
 	const struct qp_transition *row = row_of(m);
 	int given = m->mask & ~IBV_QP_CUR_STATE;
+	char bits[BITS_TEXT];
 
 	if ((m->mask & IBV_QP_STATE) || !has_table(m))
 		return no_idea();
 	if (row && !(given & ~(row->required | row->optional)))
 		return no_idea();
-	return because("state-bit-forgotten", "add IBV_QP_STATE to the mask",
-		       "the mask lacks IBV_QP_STATE, so no transition was "
-		       "asked for and the QP stays in %s",
+	return because("state-bit-forgotten", "%s\t%s",
+		       qp_mask_text(bits, sizeof(bits), m->mask),
 		       state(m->from));
 }
 
@@ -119,9 +109,7 @@ static struct explanation check_states_exist(const struct modify *m)
 {
 	if ((m->mask & IBV_QP_STATE) &&
 	    (unsigned int)m->attr->qp_state > IBV_QPS_ERR)
-		return because("no-such-state",
-			       "use IBV_QPS_RESET (0) ... IBV_QPS_ERR (6)",
-			       "qp_state %u is no state",
+		return because("no-such-state", "%u",
 			       (unsigned int)m->attr->qp_state);
 	return no_idea();
 }
@@ -129,21 +117,13 @@ static struct explanation check_states_exist(const struct modify *m)
 /* 卡在某个状态的人，十之八九是前一步失败了而没有看返回值。*/
 static const char *advice_for(const struct modify *m)
 {
-	if (m->from == IBV_QPS_ERR)
-		return "go RESET -> INIT -> RTR -> RTS one step at a time; "
-		       "ERR leads only to RESET";
 	if (m->to == IBV_QPS_SQE)
-		return "nothing can be asked to go to SQE: an error leads "
-		       "there";
+		return "No call leads to SQE: an error does.";
 	if (m->to == IBV_QPS_ERR)
-		return "RESET is the one state that cannot go to ERR: there is "
-		       "nothing to flush yet";
-	if (m->to == IBV_QPS_INIT || m->to == m->from)
-		return "to connect again, go to RESET first, then the whole "
-		       "way up with new PSNs";
-	return "go RESET -> INIT -> RTR -> RTS one step at a time; ERR leads "
-	       "only to RESET; did the step before this one fail, and nobody "
-	       "looked?";
+		return "RESET cannot go to ERR: there is nothing to flush.";
+	if (m->from == IBV_QPS_ERR || m->to == IBV_QPS_INIT || m->to == m->from)
+		return "Use new PSNs then.";
+	return "Did the step before this one fail unnoticed?";
 }
 
 static struct explanation check_way(const struct modify *m)
@@ -151,9 +131,8 @@ static struct explanation check_way(const struct modify *m)
 	if (!(m->mask & IBV_QP_STATE) || !has_table(m) || row_of(m) ||
 	    believes_caller(m))
 		return no_idea();
-	return because("no-way", advice_for(m),
-		       "the QP is in %s, and there is no way from %s to %s",
-		       state(m->from), state(m->from), state(m->to));
+	return because("no-way", "%s\t%s\t%s", state(m->from), state(m->to),
+		       advice_for(m));
 }
 
 static struct explanation check_port(const struct modify *m)
@@ -163,9 +142,7 @@ static struct explanation check_port(const struct modify *m)
 
 	if (!(m->mask & IBV_QP_PORT) || (port >= 1 && port <= ports))
 		return no_idea();
-	return because("port", "ports count from 1; rxe has only port 1",
-		       "port_num %u is not a port of this device (1 ... %u)",
-		       port, ports);
+	return because("port", "%u\t%u", port, ports);
 }
 
 static struct explanation check_av_port(const struct modify *m)
@@ -176,19 +153,11 @@ static struct explanation check_av_port(const struct modify *m)
 	if (!(m->mask & IBV_QP_AV))
 		return no_idea();
 	if (port < 1 || port > ports)
-		return because("av-port",
-			       "set ah_attr.port_num to the port that the QP "
-			       "got in INIT: it is a field of its own",
-			       "ah_attr.port_num %u is not a port of this "
-			       "device (1 ... %u)",
-			       port, ports);
+		return because("av-port", "%u\t%u", port, ports);
 	if (m->known && m->from == IBV_QPS_INIT && m->now.port_num &&
 	    m->now.port_num != port)
-		return because("av-port-differs",
-			       "use one port in INIT and in ah_attr",
-			       "ah_attr.port_num is %u, but INIT put the QP on "
-			       "port %u",
-			       port, m->now.port_num);
+		return because("av-port-differs", "%u\t%u", port,
+			       m->now.port_num);
 	return no_idea();
 }
 
@@ -196,10 +165,7 @@ static struct explanation check_alt_path(const struct modify *m)
 {
 	if (!(m->mask & IBV_QP_ALT_PATH))
 		return no_idea();
-	return because("alt-path",
-		       "take IBV_QP_ALT_PATH out of the mask: path migration "
-		       "is for InfiniBand",
-		       "RoCE knows no alternate path (ALT_PATH)");
+	return because("alt-path");
 }
 
 static struct explanation check_path(const struct modify *m)
@@ -217,9 +183,7 @@ static struct explanation check_missing(const struct modify *m)
 	if (!row || !(row->required & ~m->mask))
 		return no_idea();
 	return because(
-		"bits-missing",
-		"add the missing bits to attr_mask and fill their fields",
-		"%s -> %s also requires %s", state(m->from), state(m->to),
+		"bits-missing", "%s\t%s\t%s", state(m->from), state(m->to),
 		qp_mask_text(bits, sizeof(bits), row->required & ~m->mask));
 }
 
@@ -234,8 +198,7 @@ static struct explanation check_forbidden(const struct modify *m)
 	extra = m->mask & ~(row->required | row->optional | IBV_QP_STATE);
 	if (!extra)
 		return no_idea();
-	return because("bits-forbidden", "take these bits out of attr_mask",
-		       "%s -> %s does not allow %s", state(m->from),
+	return because("bits-forbidden", "%s\t%s\t%s", state(m->from),
 		       state(m->to), qp_mask_text(bits, sizeof(bits), extra));
 }
 
@@ -244,11 +207,7 @@ static struct explanation check_draining(const struct modify *m)
 	if (!m->known || m->now.qp_state != IBV_QPS_SQD ||
 	    !m->now.sq_draining || m->to == IBV_QPS_ERR)
 		return no_idea();
-	return because("sq-draining",
-		       "wait for the event SQ_DRAINED (EN_SQD_ASYNC_NOTIFY), "
-		       "or go to ERR",
-		       "the send queue is still draining, and until it is "
-		       "empty SQD leads only to ERR");
+	return because("sq-draining");
 }
 
 /*
@@ -263,42 +222,30 @@ static struct explanation check_path_mtu(const struct modify *m)
 	if (!(m->mask & IBV_QP_PATH_MTU))
 		return no_idea();
 	if (!mtu_bytes(mtu))
-		return because("path-mtu-not-enum",
-			       "use IBV_MTU_256 (1) ... IBV_MTU_4096 (5), not "
-			       "bytes",
-			       "path_mtu %u is not a value of enum ibv_mtu%s",
-			       mtu, mtu >= 256 ? ": it looks like bytes" : "");
+		return because("path-mtu-not-enum", "%u\t%s", mtu,
+			       mtu >= 256 ? " (it looks like bytes)" : "");
 	if (ibv_query_port(m->qp->context,
 			   m->now.port_num ? m->now.port_num : 1, &port) ||
 	    mtu <= (unsigned int)port.max_mtu)
 		return no_idea();
-	return because("path-mtu-too-large",
-		       "use the lower active_mtu of both sides",
-		       "path_mtu %u bytes is above the port's max_mtu %u",
-		       mtu_bytes(mtu), mtu_bytes(port.max_mtu));
+	return because("path-mtu-too-large", "%u\t%u", mtu_bytes(mtu),
+		       mtu_bytes(port.max_mtu));
 }
 
 static struct explanation check_rd_atomic(const struct modify *m)
 {
-	static const char next[] = "ask for min(wanted, the limit of "
-				   "ibv_query_device)";
-
 	if (!m->have_device)
 		return no_idea();
 	if ((m->mask & IBV_QP_MAX_QP_RD_ATOMIC) &&
 	    m->attr->max_rd_atomic > m->device.max_qp_init_rd_atom)
-		return because("rd-atomic-too-large", next,
-			       "max_rd_atomic %u is above the device's "
-			       "max_qp_init_rd_atom %d",
+		return because("rd-atomic-too-large", "%u\t%d",
 			       m->attr->max_rd_atomic,
 			       m->device.max_qp_init_rd_atom);
 	/* rxe 不查这一个（它往上取整）；别的驱动会查。*/
 	if ((m->mask & IBV_QP_MAX_DEST_RD_ATOMIC) &&
 	    m->attr->max_dest_rd_atomic > m->device.max_qp_rd_atom &&
 	    !device_is_rxe(m->qp->context))
-		return because("dest-rd-atomic-too-large", next,
-			       "max_dest_rd_atomic %u is above the device's "
-			       "max_qp_rd_atom %d",
+		return because("dest-rd-atomic-too-large", "%u\t%d",
 			       m->attr->max_dest_rd_atomic,
 			       m->device.max_qp_rd_atom);
 	return no_idea();
@@ -308,11 +255,7 @@ static struct explanation check_timeout(const struct modify *m)
 {
 	if (!(m->mask & IBV_QP_TIMEOUT) || m->attr->timeout <= MAX_TIMEOUT)
 		return no_idea();
-	return because("timeout-too-large",
-		       "use an exponent: 14 is 4.096 us x 2^14 = 67 ms",
-		       "timeout %u is above 31: it is an exponent of 5 bits, "
-		       "not a time",
-		       m->attr->timeout);
+	return because("timeout-too-large", "%u", m->attr->timeout);
 }
 
 static struct explanation check_access(const struct modify *m)
@@ -323,10 +266,7 @@ static struct explanation check_access(const struct modify *m)
 	if (!(m->mask & IBV_QP_ACCESS_FLAGS) ||
 	    !(m->attr->qp_access_flags & ~known))
 		return no_idea();
-	return because("access-unknown",
-		       "use IBV_ACCESS_REMOTE_WRITE, _READ, _ATOMIC only",
-		       "qp_access_flags 0x%x has bits without a meaning (0x%x)",
-		       m->attr->qp_access_flags,
+	return because("access-unknown", "0x%x\t0x%x", m->attr->qp_access_flags,
 		       m->attr->qp_access_flags & ~known);
 }
 
@@ -343,14 +283,8 @@ static struct explanation (*const checks[])(const struct modify *m) = {
 static void see_state(struct explanation *why, const struct modify *m)
 {
 	if (m->known)
-		also_seen(why, "the kernel has the %s QP in %s, %s%s",
-			  qp_type_name(m->qp->qp_type), state(m->now.qp_state),
-			  m->qp->state == m->now.qp_state
-				  ? "as the library remembers it"
-				  : "but the library remembers ",
-			  m->qp->state == m->now.qp_state
-				  ? ""
-				  : state(m->qp->state));
+		also_seen(why, "qp-state", "%s\t%s", state(m->now.qp_state),
+			  state(m->qp->state));
 }
 
 static struct explanation invalid(const struct modify *m)
@@ -360,29 +294,21 @@ static struct explanation invalid(const struct modify *m)
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
 		struct explanation found = checks[i](m);
 
-		if (!why.cause[0])
+		if (!why.id)
 			why = found;
-		else if (found.cause[0])
-			also_seen(&why, "also wrong: %s", found.cause);
+		else if (found.id)
+			also_cause(&why, &found);
 		/* 路都走不通，位对不对就无从谈起。*/
 		if (explained_as(&why, "no-way") ||
 		    explained_as(&why, "cur-state-lies") ||
 		    explained_as(&why, "state-bit-forgotten"))
 			break;
 	}
-	if (!why.cause[0] && has_table(m))
-		why = because("driver-refused",
-			      "look at dmesg (mlx5 writes a syndrome there, "
-			      "rxe with dynamic debug its reason), and compare "
-			      "each value with ibv_devinfo -v",
-			      "way and mask are legal and no value is out of a "
-			      "range that can be seen from here: the driver "
-			      "refused a value of its own");
-	else if (!why.cause[0])
-		why = because("driver-refused",
-			      "compare with ibv_modify_qp(3), look at dmesg",
-			      "the QP's state could not be asked for, or its "
-			      "type has no table here");
+	if (!why.id)
+		why = because("driver-refused", "%s -> %s", state(m->from),
+			      state(m->to));
+	if (!has_table(m))
+		also_seen(&why, "qp-unknown");
 	see_state(&why, m);
 	return why;
 }
@@ -391,8 +317,7 @@ static struct explanation unsupported(const struct modify *m)
 {
 	char bits[BITS_TEXT];
 
-	return because("bits-unsupported", "take them out of attr_mask",
-		       "this device does not support %s in the mask",
+	return because("bits-unsupported", "%s",
 		       qp_mask_text(bits, sizeof(bits),
 				    m->mask & ~STANDARD_BITS));
 }
@@ -415,14 +340,9 @@ struct explanation explain_modify_qp(struct ibv_qp *qp,
 	case EPERM:
 		if (!(attr_mask & IBV_QP_QKEY) || !(attr->qkey & 0x80000000))
 			return no_idea();
-		return because("qkey-controlled", "use a QKEY below 0x80000000",
-			       "a QKEY with its top bit set (0x%x) needs "
-			       "CAP_NET_RAW",
-			       attr->qkey);
+		return because("qkey-controlled", "0x%x", attr->qkey);
 	case ENOMEM:
-		return because("kernel-memory", "see dmesg and free memory",
-			       "the kernel has no memory for it (RTR allocates "
-			       "the slots for max_dest_rd_atomic)");
+		return because("kernel-memory");
 	}
 	/* 剩下的都来自地址解析，它在查状态机之前。*/
 	if (attr_mask & IBV_QP_AV)
@@ -440,9 +360,7 @@ struct explanation explain_create_ah(struct ibv_pd *pd,
 		return no_idea();
 	if (err == EINVAL && !ibv_query_device(pd->context, &device) &&
 	    (ah->port_num < 1 || ah->port_num > device.phys_port_cnt))
-		return because("av-port", "ports count from 1",
-			       "ah_attr.port_num %u is not a port of this "
-			       "device (1 ... %u)",
-			       ah->port_num, device.phys_port_cnt);
+		return because("av-port", "%u\t%u", ah->port_num,
+			       device.phys_port_cnt);
 	return explain_path(pd->context, ah, err);
 }

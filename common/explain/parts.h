@@ -14,10 +14,6 @@
 
 /* ---- explain.c ---------------------------------------------------------- */
 
-/* An explanation without evidence; nothing at all if explaining is off. */
-struct explanation because(const char *id, const char *next, const char *fmt,
-			   ...) __attribute__((format(printf, 3, 4)));
-
 /*
  * At the top of each function of explain.h that asks the system: errno is again
  * what it was when the function returns, so that "verb_failed(errno,
@@ -28,15 +24,6 @@ void restore_errno(const int *kept);
 	const int kept_errno __attribute__((unused, cleanup(restore_errno))) = \
 		errno
 
-/* Add one line of evidence (dropped if there is no cause or no room). */
-void also_seen(struct explanation *why, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static inline struct explanation no_idea(void)
-{
-	return (struct explanation){ 0 };
-}
-
 /* Bytes of at most @n SGEs together; NULL: 0. */
 static inline uint64_t bytes_of(const struct ibv_sge *sges, int n)
 {
@@ -46,9 +33,6 @@ static inline uint64_t bytes_of(const struct ibv_sge *sges, int n)
 		bytes += sges[i].length;
 	return bytes;
 }
-
-/* @id is one of a caller's causes. */
-bool explained_as(const struct explanation *why, const char *id);
 
 bool gid_is_ipv4(const union ibv_gid *gid);
 bool gid_is_zero(const union ibv_gid *gid);
@@ -154,7 +138,7 @@ struct explanation explain_swapped_qpn(uint32_t qpn);
 
 /* ---- wc.c --------------------------------------------------------- */
 
-/* Is @id that of a row of status.c, which proves nothing? */
+/* Is @id that of a status, which proves nothing? */
 static inline bool explain_is_status(const char *id)
 {
 	return *id >= 'A' && *id <= 'Z';

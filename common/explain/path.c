@@ -61,13 +61,13 @@ static void look_at_network(struct path *p)
 static void see_path(struct explanation *why, const struct path *p)
 {
 	if (p->mine_known)
-		also_seen(why, "my GID: slot %u, %s, on %s (%s, %s)",
+		also_seen(why, "my-gid", "%u\t%s\t%s\t%s\t%s",
 			  p->ah->grh.sgid_index, p->my_text,
 			  p->device.name[0] ? p->device.name
 					    : "no network device",
 			  p->device.up ? "up" : "down",
 			  p->device.carrier ? "carrier" : "no carrier");
-	also_seen(why, "the peer's GID: %s", p->to_text);
+	also_seen(why, "peer-gid", "%s", p->to_text);
 }
 
 /* GID 表里哪些槽位是满的：选错了的人最想知道这个。*/
@@ -79,18 +79,16 @@ static void see_filled_slots(struct explanation *why, struct path *p)
 
 	for (ssize_t i = 0; i < n && i < 8; i++)
 		if (table[i].port_num == p->ah->port_num)
-			also_seen(why, "slot %u: %s, %s", table[i].gid_index,
+			also_seen(why, "gid-slot", "%u\t%s\t%s",
+				  table[i].gid_index,
 				  gid_text(gid, table[i].gid.raw),
 				  gid_type_name(table[i].gid_type));
 }
 
 static struct explanation empty_slot(struct path *p)
 {
-	struct explanation why = because(
-		"gid-slot-empty",
-		"choose a filled RoCE v2 slot of the GID table, by type and "
-		"address and not by number: the numbers change",
-		"slot %u of the GID table is empty", p->ah->grh.sgid_index);
+	struct explanation why =
+		because("gid-slot-empty", "%u", p->ah->grh.sgid_index);
 
 	see_filled_slots(&why, p);
 	return why;
@@ -100,17 +98,10 @@ static struct explanation empty_slot(struct path *p)
 static struct explanation unreachable(const struct path *p)
 {
 	if (p->device.index && !p->device.up)
-		return because("netdev-down",
-			       "set it up (ip link set DEVICE up), then bring "
-			       "all its QPs up again from RESET",
-			       "the network device %s behind my GID is down",
-			       p->device.name);
-	return because(
-		"no-ipv6-route",
-		"compare with `ip -6 route get ADDRESS`; use GIDs of "
-		"one network, or add a route",
-		"there is no route to the peer's GID %s from %s", p->to_text,
-		p->device.name[0] ? p->device.name : "my GID's network device");
+		return because("netdev-down", "%s\tis down", p->device.name);
+	return because("no-ipv6-route", "%s\t%s", p->to_text,
+		       p->device.name[0] ? p->device.name
+					 : "no network device");
 }
 
 static struct explanation no_device(const struct path *p)
@@ -118,23 +109,11 @@ static struct explanation no_device(const struct path *p)
 	static const uint8_t none[4];
 
 	if (gid_is_ipv4(p->to) && !memcmp(p->to->raw + 12, none, 4))
-		return because("gid-zero-ipv4",
-			       "print the GID that came over the exchange: it "
-			       "was never filled in, or was read too early",
-			       "the peer's GID is ::ffff:0.0.0.0, which is "
-			       "nobody's address");
+		return because("gid-zero-ipv4");
 	if (!p->device.index)
-		return because("gid-without-netdev",
-			       "move the network device into this network "
-			       "namespace, or choose another GID",
-			       "my GID (slot %u) has no network device here",
+		return because("gid-without-netdev", "%u",
 			       p->ah->grh.sgid_index);
-	return because("peer-on-loopback",
-		       "use the address of an RDMA network device for both "
-		       "sides, on one host, too",
-		       "the peer's GID %s routes to a network device that has "
-		       "no RDMA device, such as loopback",
-		       p->to_text);
+	return because("peer-on-loopback", "%s", p->to_text);
 }
 
 static bool is_loopback(const union ibv_gid *gid)
@@ -159,24 +138,13 @@ static struct explanation nobody_answers(const struct path *p)
 	gid_text(text, asked->raw);
 	state = net_neighbour(asked, p->device.index, mac);
 	if (state == NET_NEIGHBOUR_KNOWN)
-		why = because("neighbour-late",
-			      "try again: on a veth the first question always "
-			      "takes a second",
-			      "the peer's MAC address could not be resolved in "
-			      "time; the answer for %s came too late",
-			      text);
+		why = because("neighbour-late", "%s", text);
 	else
-		why = because(
-			behind ? "gateway-silent" : "no-neighbour",
-			"is the peer up, on this very network, and its GID "
-			"the right one? ping it through that network device "
-			"and look at `ip neigh`; on several rails use the "
-			"pair of one rail",
-			"the peer's MAC address could not be resolved: %s%s "
-			"on %s did not answer %s for a second",
-			behind ? "the gateway " : "", text, p->device.name,
-			gid_is_ipv4(asked) ? "ARP" : "neighbour discovery");
-	also_seen(&why, "neighbour %s on %s: %s", text, p->device.name,
+		why = because(behind ? "gateway-silent" : "no-neighbour",
+			      "%s\t%s\t%s", text, p->device.name,
+			      gid_is_ipv4(asked) ? "ARP"
+						 : "neighbour discovery");
+	also_seen(&why, "neighbour", "%s\t%s\t%s", text, p->device.name,
 		  state == NET_NEIGHBOUR_KNOWN	  ? "known now"
 		  : state == NET_NEIGHBOUR_FAILED ? "FAILED"
 		  : state == NET_NEIGHBOUR_ASKING ? "INCOMPLETE"
@@ -192,20 +160,8 @@ static struct explanation nobody_answers(const struct path *p)
 static struct explanation no_route(const struct path *p)
 {
 	if (p->chosen.kind == NET_ROUTE_REFUSED)
-		return because("route-refused",
-			       "see `ip route get ADDRESS` and take that route "
-			       "away, or use another address",
-			       "the peer's MAC address could not be resolved: "
-			       "a route of type unreachable, prohibit or "
-			       "blackhole covers %s",
-			       p->to_text);
-	return because("no-route",
-		       "use GIDs of one network on both sides, or add a route "
-		       "by that network device",
-		       "the peer's MAC address could not be resolved: no "
-		       "route leads to %s by %s, so Linux took it to be on "
-		       "that link and nobody there answered",
-		       p->to_text, p->device.name);
+		return because("route-refused", "%s", p->to_text);
+	return because("no-route", "%s\t%s", p->to_text, p->device.name);
 }
 
 static bool leads_elsewhere(const struct path *p)
@@ -221,22 +177,10 @@ static bool leads_elsewhere(const struct path *p)
 static struct explanation timed_out(const struct path *p)
 {
 	if (p->device.index && !p->device.carrier)
-		return because("no-carrier",
-			       "plug the cable in, or set the other end up; "
-			       "see `ip link`",
-			       "the peer's MAC address could not be resolved: "
-			       "%s has no carrier",
-			       p->device.name);
+		return because("no-carrier", "%s", p->device.name);
 	if (p->chosen.kind == NET_ROUTE_LOCAL || is_loopback(p->to))
-		return because("peer-is-local-address",
-			       "use the address of the network device behind "
-			       "the peer's RDMA device; two devices of one "
-			       "host need two network namespaces or machines, "
-			       "or the rules that labs/rxe.sh sets up",
-			       "the peer's MAC address could not be resolved: "
-			       "%s is an address of this host itself, but not "
-			       "of %s, and nobody answers for it there",
-			       p->to_text, p->device.name);
+		return because("peer-is-local-address", "%s\t%s", p->to_text,
+			       p->device.name);
 	return leads_elsewhere(p) ? no_route(p) : nobody_answers(p);
 }
 
@@ -246,21 +190,14 @@ static struct explanation families_differ(const struct path *p)
 	struct explanation why;
 
 	if (gid_is_zero(p->to))
-		why = because("gid-zero",
-			      "fill ah_attr.grh.dgid with the GID that the "
-			      "peer sent, after it has come",
-			      "the peer's GID (ah_attr.grh.dgid) is all zero");
+		why = because("gid-zero");
 	else
-		why = because("gid-families-differ",
-			      "choose a GID index of the same kind on both "
-			      "sides",
-			      "my GID (index %u) is %s, the peer's is %s",
+		why = because("gid-families-differ", "%u\t%s\t%s",
 			      p->ah->grh.sgid_index,
 			      mine_is_4 ? "IPv4-mapped" : "IPv6",
 			      mine_is_4 ? "IPv6" : "IPv4-mapped");
-	also_seen(&why, "my GID: slot %u, %s", p->ah->grh.sgid_index,
-		  p->my_text);
-	also_seen(&why, "the peer's GID: %s", p->to_text);
+	also_seen(&why, "my-slot", "%u\t%s", p->ah->grh.sgid_index, p->my_text);
+	also_seen(&why, "peer-gid", "%s", p->to_text);
 	return why;
 }
 
@@ -272,11 +209,7 @@ struct explanation explain_path_values(struct ibv_context *context,
 	if (!is_roce(context, ah->port_num))
 		return no_idea();
 	if (!ah->is_global)
-		return because("no-grh",
-			       "set ah_attr.is_global = 1 and "
-			       "ah_attr.grh.dgid, sgid_index, hop_limit",
-			       "the address vector has no GRH (is_global = 0), "
-			       "which RoCE always needs");
+		return because("no-grh");
 	if (p.mine_known && gid_is_ipv4(&p.mine) != gid_is_ipv4(p.to))
 		return families_differ(&p);
 	return no_idea();

@@ -43,25 +43,12 @@ static struct explanation check_state(const struct wait *w)
 	bool early = state < (w->rq->send ? IBV_QPS_RTS : IBV_QPS_RTR);
 
 	if (state == IBV_QPS_ERR)
-		return because("qp-in-error",
-			       "look for the first bad completion in both CQs; "
-			       "on rxe of Linux 6.1 receives posted in ERR are "
-			       "never flushed, and a refused WRITE or READ of "
-			       "the peer leaves no trace",
-			       "the QP is in ERR%s",
-			       w->qp->state != state
-				       ? ", though the library remembers "
-					 "another state"
-				       : "");
+		return because("qp-in-error");
 	if (state == IBV_QPS_SQD && w->rq->send)
-		return because("sqd-holds", "go on with SQD -> RTS",
-			       "the QP is in SQD, which takes sends and holds "
-			       "them back");
+		return because("sqd-holds");
 	if (early)
-		return because("qp-too-early",
-			       "finish the way up; did one step fail, and "
-			       "nobody looked?",
-			       "the QP is only in %s", qp_state_name(state));
+		return because("qp-too-early", "this QP\t%s",
+			       qp_state_name(state));
 	return no_idea();
 }
 
@@ -73,12 +60,7 @@ static struct explanation check_cq(const struct wait *w)
 	if (!w->rq->polled || w->rq->polled == right ||
 	    (!w->rq->recv && !w->rq->send))
 		return no_idea();
-	return because("wrong-cq",
-		       "poll the CQ that the QP was created with: send_cq for "
-		       "sends, recv_cq for receives",
-		       "the %s completes in the QP's %s, and another CQ is "
-		       "polled",
-		       w->rq->recv ? "receive" : "send",
+	return because("wrong-cq", "%s\t%s", w->rq->recv ? "receive" : "send",
 		       w->rq->recv ? "recv_cq" : "send_cq");
 }
 
@@ -89,12 +71,7 @@ static struct explanation check_signaled(const struct wait *w)
 	if (!w->rq->send || w->sq_sig_all ||
 	    (w->rq->send->send_flags & IBV_SEND_SIGNALED))
 		return no_idea();
-	return because("unsignaled",
-		       "add IBV_SEND_SIGNALED, or create the QP with "
-		       "sq_sig_all = 1",
-		       "the send was posted without IBV_SEND_SIGNALED and the "
-		       "QP has sq_sig_all 0: if it goes well, there is no "
-		       "completion");
+	return because("unsignaled");
 }
 
 /* 网卡 down 了、MTU 被改小了：收与发都没有指望，与有没有 SIGNALED 无关。*/
@@ -110,11 +87,7 @@ static struct explanation check_rd_atomic(const struct wait *w)
 	if (!send || w->now.max_rd_atomic ||
 	    (send->opcode != IBV_WR_RDMA_READ && !is_atomic(send->opcode)))
 		return no_idea();
-	return because("rd-atomic-zero",
-		       "set max_rd_atomic to at least 1 in RTS (and the peer's "
-		       "max_dest_rd_atomic in RTR)",
-		       "max_rd_atomic is 0, so the READ or ATOMIC may never "
-		       "be sent; rxe keeps it for ever");
+	return because("rd-atomic-zero");
 }
 
 /* 设备不会放弃。为什么没有 ACK 才是原因；说不出的话，就说它永远不放弃。*/
@@ -125,21 +98,13 @@ static struct explanation check_never_gives_up(const struct wait *w)
 	if (!w->rq->send || w->gives_up_ms >= 0 || w->qp->qp_type != IBV_QPT_RC)
 		return no_idea();
 	if (!w->now.timeout)
-		why = because("timeout-zero",
-			      "use timeout 14 (67 ms) or so: then the send "
-			      "ends with status 12 and the cause can be found",
-			      "no ACK comes, and timeout 0 means to wait for "
-			      "ever");
+		why = because("timeout-zero");
 	else
-		why = because("retry-forever",
-			      "use retry_cnt 6 or less on rxe: then the send "
-			      "ends with status 12 and the cause can be found",
-			      "no ACK comes, and retry_cnt 7 means without end "
-			      "on rxe");
+		why = because("retry-forever");
 	ack = why_no_ack(w->qp, w->rq);
 	if (!ack.id || explain_is_status(ack.id))
 		return why;
-	also_seen(&ack, "%s", why.cause);
+	also_cause(&ack, &why);
 	return ack;
 }
 
@@ -148,11 +113,7 @@ static struct explanation check_still_trying(const struct wait *w)
 	if (!w->rq->send || w->gives_up_ms < 0 || w->ms > w->gives_up_ms ||
 	    w->qp->qp_type != IBV_QPT_RC)
 		return no_idea();
-	return because("still-retrying",
-		       "wait longer than that, or choose a smaller timeout and "
-		       "retry_cnt",
-		       "the device gives up after %lld ms only (timeout %u, "
-		       "retry_cnt %u)",
+	return because("still-retrying", "%lld\t%u\t%u",
 		       (long long)w->gives_up_ms, w->now.timeout,
 		       w->now.retry_cnt);
 }
@@ -166,14 +127,9 @@ static struct explanation check_rnr(const struct wait *w)
 	if (!w->rq->send || w->now.rnr_retry != RETRY_MAX || naks <= 0 ||
 	    w->qp->qp_type != IBV_QPT_RC)
 		return no_idea();
-	why = because("rnr-forever",
-		      "see whether rcvd_rnr_err of hw_counters grows while it "
-		      "waits: then let the peer post a receive; else look at "
-		      "the peer's QP with `rdma resource show qp`",
-		      "either the peer has no receive posted, and rnr_retry 7 "
-		      "waits without end, or no ACK comes");
-	also_seen(&why, "%s: rcvd_rnr_err %lld", device_of(w->qp->context),
-		  naks);
+	why = because("rnr-forever");
+	also_seen(&why, "sent", "%s\t%lld\t%lld", device_of(w->qp->context),
+		  hw_counter(device_of(w->qp->context), "sent_pkts"), naks);
 	return why;
 }
 
@@ -183,40 +139,29 @@ static struct explanation check_ud(const struct wait *w)
 {
 	const struct ibv_send_wr *send = w->rq->peer_send;
 	struct ibv_port_attr port;
-	uint64_t length;
+	struct explanation why;
+	uint64_t length, room;
 
 	if (!w->rq->recv || !send || w->qp->qp_type != IBV_QPT_UD)
 		return no_idea();
 	length = bytes_of(send->sg_list, send->num_sge);
 	if (send->wr.ud.remote_qpn != w->qp->qp_num)
-		return because("qpn-differs", "exchange qp_num",
-			       "the peer sends to QP %u, and this is QP %u; UD "
-			       "drops it without a word",
+		return because("qpn-differs", "the peer\t0x%x\tthis side\t0x%x",
 			       send->wr.ud.remote_qpn, w->qp->qp_num);
 	if (!(send->wr.ud.remote_qkey & 0x80000000) &&
 	    send->wr.ud.remote_qkey != w->now.qkey)
-		return because("qkey-differs",
-			       "give wr.ud.remote_qkey the qkey that this QP "
-			       "got in INIT",
-			       "the peer sends with Q_Key 0x%x, and this QP "
-			       "has 0x%x; UD drops it without a word",
+		return because("qkey-differs", "0x%x\tthis QP\t0x%x",
 			       send->wr.ud.remote_qkey, w->now.qkey);
 	if (!ibv_query_port(w->qp->context, w->now.port_num, &port) &&
 	    length > mtu_bytes(port.active_mtu))
-		return because(
-			"ud-too-long", "send at most one MTU, or use RC",
-			"a UD message is one packet: %ju bytes are above the "
-			"active_mtu %u; UD drops it without a word",
-			length, mtu_bytes(port.active_mtu));
-	if (bytes_of(w->rq->recv->sg_list, w->rq->recv->num_sge) <
-	    length + GRH_BYTES)
-		return because("ud-no-grh-room",
-			       "make each UD receive 40 bytes longer; the "
-			       "message begins at byte 40",
-			       "this UD receive has no room for the GRH of 40 "
-			       "bytes and %ju bytes of message",
-			       length);
-	return no_idea();
+		return because("ud-too-long", "%ju\t%u", length,
+			       mtu_bytes(port.active_mtu));
+	room = bytes_of(w->rq->recv->sg_list, w->rq->recv->num_sge);
+	if (room >= length + GRH_BYTES)
+		return no_idea();
+	why = because("ud-no-grh-room", "%ju", room);
+	also_seen(&why, "message", "%ju", length);
+	return why;
 }
 
 static struct explanation check_pair(const struct wait *w)
@@ -241,13 +186,7 @@ static struct explanation nothing_sent(const struct wait *w)
 {
 	if (!w->rq->recv)
 		return no_idea();
-	return because("nothing-came",
-		       "look at the sender's completion: none means it still "
-		       "tries, status 12 that its packets get lost, success "
-		       "that they were dropped here (UC and UD say so always; "
-		       "RC on rxe, if rq_psn is not the peer's sq_psn)",
-		       "the receive is in place, so the peer has not sent, its "
-		       "packets do not arrive, or they are dropped here");
+	return because("nothing-came");
 }
 
 static struct explanation (*const checks[])(const struct wait *w) = {
@@ -284,21 +223,13 @@ struct explanation explain_stall(struct ibv_qp *qp,
 	w.sq_sig_all = init.sq_sig_all;
 	w.rxe = device_is_rxe(qp->context);
 	w.gives_up_ms = gives_up_after(&w.now, w.rxe);
-	for (size_t i = 0;
-	     i < sizeof(checks) / sizeof(checks[0]) && !why.cause[0]; i++)
+	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]) && !why.id;
+	     i++)
 		why = checks[i](&w);
-	if (!why.cause[0])
-		why = because("no-completion",
-			      "see `rdma resource show qp` on both sides: are "
-			      "both in RTS, do QPN and PSN match, and has the "
-			      "peer posted a receive?",
-			      "nothing on this side keeps the completion from "
-			      "coming");
-	also_seen(&why,
-		  "QP %u: the kernel has it in %s, the library remembers %s; "
-		  "timeout %u, retry_cnt %u, max_rd_atomic %u",
-		  qp->qp_num, qp_state_name(w.now.qp_state),
-		  qp_state_name(qp->state), w.now.timeout, w.now.retry_cnt,
-		  w.now.max_rd_atomic);
+	if (!why.id)
+		why = because("no-completion");
+	also_seen(&why, "waiting-qp", "%u\t%s\t%s\t%u\t%u\t%u", qp->qp_num,
+		  qp_state_name(w.now.qp_state), qp_state_name(qp->state),
+		  w.now.timeout, w.now.retry_cnt, w.now.max_rd_atomic);
 	return why;
 }

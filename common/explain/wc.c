@@ -2,7 +2,7 @@
 /*
  * wc.c —— 一个失败的 completion，或一个一直不来的 completion，是为什么
  *
- * 单看 status 只能列出几种可能（status.c）。调用者知道得越多，就越能断定：
+ * 单看 status 只能列出几种可能（causes.def 里与它同名的那一行）。调用者知道得越多，就越能断定：
  *   - WR 与自己的 MR：lkey 对不对、SGE 在不在 MR 里，自己就能核对；
  *   - 对端告诉过的 MR（addr、rkey、长度）：RDMA WRITE/READ 越没越界；
  *   - 两端各自拿到的属性：QPN、PSN、GID、MTU 交叉比较；
@@ -19,6 +19,8 @@
 #define MOST_CHECKS 8 /* per status */
 #define RETRY_MAX   7
 #define MAX_24_BITS 0xffffffu
+#define HALF_PSN    0x800000u
+#define MAC	    "%02x:%02x:%02x:%02x:%02x:%02x"
 #define RXE_WINDOW  256u /* RXE_MAX_UNACKED_PSNS 是 128 */
 
 static const struct explain_request no_request;
@@ -54,10 +56,7 @@ static struct explanation check_my_netdev(const struct case_of *c)
 {
 	if (!c->device.index || (c->device.up && c->device.carrier))
 		return no_idea();
-	return because("netdev-down",
-		       "ip link set DEVICE up (both ends of a cable), then "
-		       "bring the QP up again from RESET: it stays in ERR",
-		       "the network device %s behind my GID %s", c->device.name,
+	return because("netdev-down", "%s\t%s", c->device.name,
 		       c->device.up ? "has no carrier" : "is down");
 }
 
@@ -72,10 +71,10 @@ static struct explanation check_pair(const struct case_of *c)
 	for (size_t i = 0; i < n; i++) {
 		if (explained_as(&all[i], "rd-atomic-differs"))
 			continue;
-		if (!why.cause[0])
+		if (!why.id)
 			why = all[i];
 		else
-			also_seen(&why, "also: %s", all[i].cause);
+			also_cause(&why, &all[i]);
 	}
 	return why;
 }
@@ -100,18 +99,10 @@ static struct explanation bad_peer_state(const struct case_of *c,
 					 enum ibv_qp_state state)
 {
 	if (state == IBV_QPS_RESET || state == IBV_QPS_INIT)
-		return because("peer-not-ready",
-			       "do not send before the peer has said that it "
-			       "is in RTR; did its way up fail?",
-			       "%s's QP is in %s, where it drops all packets",
-			       request_peer_name(c), qp_state_name(state));
+		return because("peer-not-ready", "%s\t%s", request_peer_name(c),
+			       qp_state_name(state));
 	if (state == IBV_QPS_ERR)
-		return because("peer-in-error",
-			       "look for the peer's first bad completion (rxe "
-			       "has none if it refused a WRITE or READ), then "
-			       "reset both",
-			       "%s's QP is in ERR, where it drops all packets",
-			       request_peer_name(c));
+		return because("peer-in-error", "%s", request_peer_name(c));
 	return no_idea();
 }
 
@@ -123,20 +114,13 @@ static struct explanation check_peer_state(const struct case_of *c)
 		return bad_peer_state(c, c->rq->peer_state);
 	if (c->peer.found)
 		why = bad_peer_state(c, c->peer.state);
-	if (why.cause[0])
+	if (why.id)
 		return why;
 	if (c->peer.sees_all && !c->peer.found)
-		return because("peer-qp-absent",
-			       "is the peer's process gone, or was its QP made "
-			       "anew with a new number?",
-			       "%s has no QP %u (0x%x)", c->peer.device,
+		return because("peer-qp-absent", "%s\t%u\t0x%x", c->peer.device,
 			       c->peer.qp_num, c->peer.qp_num);
 	if (c->peer.found && c->peer.dest_qp_num != c->qp->qp_num)
-		return because("peer-expects-another",
-			       "exchange qp_num after ibv_create_qp and before "
-			       "RTR",
-			       "%s's QP %u expects packets of QP %u, and I am "
-			       "QP %u",
+		return because("peer-expects-another", "%s\t%u\t%u\t%u",
 			       c->peer.device, c->peer.qp_num,
 			       c->peer.dest_qp_num, c->qp->qp_num);
 	return why;
@@ -153,13 +137,8 @@ static struct explanation check_my_mtu(const struct case_of *c)
 		return no_idea();
 	if (mtu <= mtu_bytes(port.active_mtu))
 		return no_idea();
-	return because("path-mtu-above-active",
-		       "use the lower active_mtu of both sides; if somebody "
-		       "lowered the link's MTU, raise it again (ip link set "
-		       "DEVICE mtu N)",
-		       "path_mtu is %u bytes, but the port's active_mtu is "
-		       "only %u: small messages pass, large ones are lost",
-		       mtu, mtu_bytes(port.active_mtu));
+	return because("path-mtu-above-active", "%u\t%u", mtu,
+		       mtu_bytes(port.active_mtu));
 }
 
 /* 对端在本机时，可以核对：我这边记的 MAC 是不是它网卡的 MAC。*/
@@ -172,16 +151,9 @@ static struct explanation compare_mac(const union ibv_gid *to, int index,
 	    net_neighbour(to, index, mine) != NET_NEIGHBOUR_KNOWN ||
 	    !memcmp(mine, real, sizeof(mine)))
 		return no_idea();
-	return because("wrong-mac",
-		       "ip neigh del ADDRESS dev DEVICE, find who wrote the "
-		       "wrong one, then RTR anew: a QP keeps the MAC that it "
-		       "got there",
-		       "the neighbour table of %s has MAC "
-		       "%02x:%02x:%02x:%02x:%02x:%02x for the peer, whose "
-		       "device %s has %02x:%02x:%02x:%02x:%02x:%02x",
-		       name, mine[0], mine[1], mine[2], mine[3], mine[4],
-		       mine[5], device, real[0], real[1], real[2], real[3],
-		       real[4], real[5]);
+	return because("wrong-mac", "%s\t" MAC "\t%s\t" MAC, name, mine[0],
+		       mine[1], mine[2], mine[3], mine[4], mine[5], device,
+		       real[0], real[1], real[2], real[3], real[4], real[5]);
 }
 
 static struct explanation check_mac(const struct case_of *c)
@@ -213,12 +185,10 @@ static struct explanation check_peer_psn(const struct case_of *c)
 	if (!c->known || !c->rxe || !c->peer.found || c->rq->peer ||
 	    ahead <= RXE_WINDOW || ahead >= MAX_24_BITS - RXE_WINDOW)
 		return no_idea();
-	return because("psn-differs",
-		       "rq_psn must be the sq_psn of the peer: send the PSN "
-		       "that you use, and use the one that was sent",
-		       "I am at PSN %u, but the peer expects %u, further away "
-		       "than what can be under way",
-		       c->now.sq_psn, c->peer.rq_psn);
+	return because("psn-differs", "this QP\t%u\tthe peer\t%u\t%s",
+		       c->now.sq_psn, c->peer.rq_psn,
+		       ahead >= HALF_PSN ? "later ones after a gap"
+					 : "old ones");
 }
 
 /* READ、WRITE、ATOMIC 不用对端的 receive，等的就不会是它。*/
@@ -230,29 +200,9 @@ static bool may_want_receive(const struct ibv_send_wr *send)
 	       send->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-/* 计数器是整个设备的，不是这个 QP 的：只能当线索，不能当证明。*/
-static struct explanation lost_or_no_receive(const struct case_of *c,
-					     long long naks)
+static struct explanation no_receive(const struct case_of *c)
 {
-	if (naks > 0 && c->now.rnr_retry == RETRY_MAX &&
-	    may_want_receive(c->rq->send))
-		return because(
-			"no-receive-posted",
-			"see rcvd_rnr_err in /sys/class/infiniband/"
-			"DEVICE/ports/1/hw_counters while a send waits: "
-			"if it grows, let the peer post receives before "
-			"it says that it is ready; if not, tcpdump udp "
-			"port 4791 on both sides",
-			"both ends match, so either the peer has no receive "
-			"posted (RNR NAKs have come, and rxe counts that wait "
-			"as lost packets), or packets are lost on the way");
-	return because("lost-on-the-way",
-		       "tcpdump udp port 4791 on both sides tells which of the "
-		       "two directions is empty; ping with -s and -M do tells "
-		       "whether the MTU passes",
-		       "both ends match, so packets or ACKs are lost between "
-		       "them: a firewall on UDP 4791, a link that loses, or an "
-		       "MTU too small on the way");
+	return because("no-receive-posted", "%s", request_peer_name(c));
 }
 
 /*
@@ -290,46 +240,30 @@ static struct explanation check_wire(const struct case_of *c)
 	if (c->peer.found)
 		received = hw_counter(c->peer.device, "rcvd_pkts");
 	if (received == 0)
-		why = because("nothing-arrives",
-			      "look at `nft list ruleset` and `tc qdisc` on "
-			      "the way, and compare `ip neigh` with the peer's "
-			      "MAC address: a firewall drops, a wrong MAC is "
-			      "not even seen by the peer's tcpdump",
-			      "both ends match, but %s has not received one "
-			      "packet: UDP port 4791 is dropped on the way, or "
-			      "goes to a wrong MAC address",
-			      c->peer.device);
+		why = because("nothing-arrives", "%s", "this QP");
 	else if (c->qp->qp_type != IBV_QPT_RC)
 		return no_idea(); /* 没有 ACK 可丢 */
 	else if (c->peer.found && !peer_lacks_some(c))
 		/* 对端等的正是我下一个要发的：它全收到了，丢的是 ACK。*/
-		why = because(
-			"acks-lost",
-			"look at firewall and `tc qdisc` on the way back, "
-			"and at the peer's `ip neigh`; tcpdump udp port "
-			"4791 sees the ACKs leave there and not come here",
-			"the peer has received everything up to PSN %u, "
-			"so it is the ACKs that are lost on the way back",
-			(c->peer.rq_psn - 1) & MAX_24_BITS);
-	else
-		why = lost_or_no_receive(c, naks);
+		why = because("acks-lost", " (PSN %u)",
+			      (c->peer.rq_psn - 1) & MAX_24_BITS);
+	/* 计数器是整个设备的，不是这个 QP 的：只是线索，两种可能都说。*/
+	else if (naks > 0 && c->now.rnr_retry == RETRY_MAX &&
+		 may_want_receive(c->rq->send)) {
+		why = no_receive(c);
+		also_seen(&why, "rnr-or-loss");
+	} else
+		why = because("lost-on-the-way");
 	if (received >= 0)
-		also_seen(&why, "%s: rcvd_pkts %lld", c->peer.device, received);
+		also_seen(&why, "received", "%s\t%lld", c->peer.device,
+			  received);
 	if (naks >= 0)
-		also_seen(&why, "%s: sent_pkts %lld, rcvd_rnr_err %lld", mine,
+		also_seen(&why, "sent", "%s\t%lld\t%lld", mine,
 			  hw_counter(mine, "sent_pkts"), naks);
 	return why;
 }
 
-static struct explanation no_receive(const struct case_of *c)
-{
-	return because("no-receive-posted",
-		       "post receives in INIT, before telling the peer that "
-		       "you are ready; rnr_retry 7 waits without end",
-		       "%s had no receive posted", request_peer_name(c));
-}
-
-/* 每个 status 依次试哪些检查；都不作声就用 status.c 的那一行。*/
+/* 每个 status 依次试哪些检查；都不作声就用与 status 同名的那一行。*/
 static const struct {
 	enum ibv_wc_status status;
 	check_fn checks[MOST_CHECKS]; /* the rest NULL */
@@ -356,16 +290,12 @@ static const struct {
 static void see_both_ends(struct explanation *why, const struct case_of *c)
 {
 	if (c->known)
-		also_seen(why,
-			  "my QP %u: %s, to QP %u, sq_psn %u, rq_psn %u, "
-			  "timeout %u, retry_cnt %u, rnr_retry %u",
+		also_seen(why, "my-end", "%u\t%s\t%u\t%u\t%u\t%u\t%u\t%u",
 			  c->qp->qp_num, qp_state_name(c->now.qp_state),
 			  c->now.dest_qp_num, c->now.sq_psn, c->now.rq_psn,
 			  c->now.timeout, c->now.retry_cnt, c->now.rnr_retry);
 	if (c->peer.found)
-		also_seen(why,
-			  "the peer, in this kernel: QP %u on %s, %s, to QP "
-			  "%u, sq_psn %u, rq_psn %u",
+		also_seen(why, "peer-end", "%u\t%s\t%s\t%u\t%u\t%u",
 			  c->peer.qp_num, c->peer.device,
 			  qp_state_name(c->peer.state), c->peer.dest_qp_num,
 			  c->peer.sq_psn, c->peer.rq_psn);
@@ -382,10 +312,21 @@ static struct explanation run_checks(const struct case_of *c)
 
 		if (completion_checks[i].status != c->status)
 			continue;
-		for (int k = 0; k < MOST_CHECKS && check[k] && !why.cause[0];
-		     k++)
+		for (int k = 0; k < MOST_CHECKS && check[k] && !why.id; k++)
 			why = check[k](c);
 	}
+	return why;
+}
+
+struct explanation explain_wc_status(enum ibv_wc_status status)
+{
+	struct explanation why;
+
+	if (!explain_row(wc_status_name(status)))
+		return no_idea();
+	why = because(wc_status_name(status));
+	if (status == IBV_WC_WR_FLUSH_ERR)
+		also_seen(&why, "WR_FLUSH_ERR rxe");
 	return why;
 }
 
@@ -401,7 +342,7 @@ struct explanation explain_completion(struct ibv_qp *qp,
 		return explain_wc_status(wc->status);
 	c = look_at(qp, wc->status, request);
 	why = run_checks(&c);
-	if (!why.cause[0])
+	if (!why.id)
 		why = explain_wc_status(wc->status);
 	see_both_ends(&why, &c);
 	return why;
@@ -435,7 +376,7 @@ struct explanation why_no_link(struct ibv_qp *qp,
 	struct case_of c = look_at(qp, IBV_WC_RETRY_EXC_ERR, request);
 	struct explanation why = check_my_netdev(&c);
 
-	if (!why.cause[0] && qp->qp_type != IBV_QPT_UD)
+	if (!why.id && qp->qp_type != IBV_QPT_UD)
 		why = check_my_mtu(&c);
 	return why;
 }

@@ -77,12 +77,14 @@ static void read_waits(const struct tag_channel *ch,
 					    .polled = ch->res->cq };
 	struct explanation why = explain_stall(ch->res->qp, &rq, ms);
 	char next[EXPLAIN_NEXT_SIZE];
+	struct explain_words words;
 
-	report_error(explain_next(next, &why),
+	explain_in_words(&words, &why, false);
+	report_error(explain_next(next, &words),
 		     "%ju of %ju bytes of the message with tag 0x%jx were "
 		     "read within %d ms%s%s",
 		     request->fetched, request->length, request->tag, ms,
-		     why.cause[0] ? ": " : "", why.cause);
+		     words.cause[0] ? ": " : "", words.cause);
 }
 
 void tag_report_stall(struct tag_channel *ch, const struct tag_request *request,

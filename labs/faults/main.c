@@ -102,6 +102,7 @@ static void expect_here(const struct fault *fault, const char **saw,
 static int judge(const struct fault *fault, const struct rig *rig)
 {
 	const struct explanation *why = &rig->why;
+	struct explain_words words;
 	const char *saw, *cause;
 	char ids[128];
 
@@ -109,11 +110,12 @@ static int judge(const struct fault *fault, const struct rig *rig)
 	snprintf(ids, sizeof(ids), "^(%s)$", cause);
 	report_line("%s: %s", fault->name, fault->mistake);
 	report_line("%9s %s", "saw:", rig->saw[0] ? rig->saw : "nothing");
-	if (why->cause[0] && why->id)
-		report_line("%9s %s", "said:", why->cause);
-	if (why->next[0])
-		report_line("%9s %s", "next:", why->next);
-	print_lines("seen:", why->seen);
+	explain_in_words(&words, why, false);
+	if (why->id)
+		report_line("%9s %s", "said:", words.cause);
+	if (words.next[0])
+		report_line("%9s %s", "next:", words.next);
+	print_lines("seen:", words.seen);
 	if (!matches(rig->saw, saw)) {
 		report_line("%9s the symptom is not \"%s\"", "FAIL", saw);
 		return 1;
@@ -126,7 +128,7 @@ static int judge(const struct fault *fault, const struct rig *rig)
 		report_line("%9s nobody said %s", "FAIL", cause);
 		return 1;
 	}
-	if (!matches(why->id, ids) || !why->next[0]) {
+	if (!matches(why->id, ids) || !words.next[0]) {
 		report_line("%9s the cause is not %s, but %s", "FAIL", why->id,
 			    cause);
 		return 1;

@@ -105,7 +105,7 @@ static void recv_ring_full(struct rig *rig)
 {
 	struct ibv_recv_wr wr = { .wr_id = 1 };
 
-	for (int i = 0; i < 1000 && !rig->why.cause[0]; i++) {
+	for (int i = 0; i < 1000 && !rig->why.id; i++) {
 		try_recv(rig, &wr);
 		/* 关掉解释时 why 一直是空的：看见失败也要停。*/
 		if (!strstr(rig->saw, ": 0"))

@@ -283,7 +283,7 @@ static void record_event(struct cm_call *call,
 
 	LINE_TEXT(&call->event.line, "op", name);
 	LINE_NUMBER(&call->event.line, "cm_status", event->status);
-	if (why.cause[0])
+	if (why.id)
 		event_explain(&call->event, why,
 			      "rdma_get_cm_event(): %s, status %d", name,
 			      event->status);

@@ -28,7 +28,7 @@ bool event_begin(struct event *event, const char *name)
 		return false;
 	recorder_inside++;
 	event->err = 0;
-	event->why.cause[0] = '\0';
+	event->why.id = NULL;
 	event->end = 0;
 	event->saved_errno = errno;
 	line_start(&event->line, name);
@@ -96,8 +96,10 @@ static const char *how_failed(char *out, size_t size, int err)
 
 	out[0] = '\0';
 	if (err)
-		snprintf(out, size, " failed: %s (%d)",
-			 name ? name : "unknown error", err);
+		snprintf(out, size,
+			 IN_WORDS(" failed: %s (%d)", " 失败：%s (%d)"),
+			 name ? name : IN_WORDS("unknown error", "未知的错误"),
+			 err);
 	return out;
 }
 
@@ -105,23 +107,28 @@ void event_explain(struct event *event, struct explanation why, const char *fmt,
 		   ...)
 {
 	char call[384], how[64], text[3072];
+	struct explain_words words;
 	va_list ap;
 	size_t n;
 
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);
 	va_end(ap);
-	if (!why.cause[0])
-		snprintf(why.cause, sizeof(why.cause), "%s",
-			 strerror(event->err));
+	explain_in_words(&words, &why, recorder.chinese);
 	event->why = why;
 	LINE_TEXT(&event->line, "call", call);
+	if (!why.id && event->err) {
+		snprintf(words.cause, sizeof(words.cause), "%s",
+			 strerror(event->err));
+		LINE_TEXT(&event->line, "cause", words.cause);
+	}
 	if (recorder.quiet || !say_again(call, event->err))
 		return;
-	n = (size_t)snprintf(text, sizeof(text), "qptrace: %s%s: %s\n", call,
+	n = (size_t)snprintf(text, sizeof(text), "qptrace: %s%s%s%s\n", call,
 			     how_failed(how, sizeof(how), event->err),
-			     why.cause);
-	n += next_as_text(text + n, sizeof(text) - n, "qptrace:", &why);
+			     words.cause[0] ? IN_WORDS(": ", "：") : "",
+			     words.cause);
+	n += next_as_text(text + n, sizeof(text) - n, "qptrace:", &words);
 	recorder_say(text, n);
 }
 

@@ -90,11 +90,15 @@ static void complain(const char *what, int err)
 	char text[sizeof(file_name) + 256];
 	const char *name = strerrorname_np(err);
 	int n = snprintf(text, sizeof(text),
-			 "qptrace: %s %s: %s%s\nqptrace: next: choose another "
-			 "file with -o\n",
+			 IN_WORDS("qptrace: %s %s: %s%s\nqptrace: next: "
+				  "choose another file with -o\n",
+				  "qptrace: %s %s：%s%s\nqptrace: 下一步：用 "
+				  "-o 换一个文件\n"),
 			 what, file_name, name ? name : "unknown error",
-			 err == ELOOP ? ", symbolic links are not followed"
-				      : "");
+			 err != ELOOP
+				 ? ""
+				 : IN_WORDS(", symbolic links are not followed",
+					    "，不跟随符号链接"));
 
 	recorder_say(text, (size_t)n);
 }
@@ -184,7 +188,9 @@ struct block *file_grow(void)
 			  BLOCK_SIZE);
 	if (rc) {
 		if (!complained)
-			complain("the recording cannot grow any more,", -rc);
+			complain(IN_WORDS("the recording cannot grow any more,",
+					  "记录不能再变大："),
+				 -rc);
 		complained = true;
 		return NULL;
 	}
@@ -276,6 +282,8 @@ int file_claim(bool child)
 			file_close();
 	}
 	if (rc)
-		complain("not recording, cannot open", -rc);
+		complain(IN_WORDS("not recording, cannot open",
+				  "不记录，打不开"),
+			 -rc);
 	return rc;
 }

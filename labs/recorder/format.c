@@ -10,6 +10,7 @@
 #include "base/verbs_names.h"
 #include "explain/explain.h"
 #include "explain/qp_table.h"
+#include "recorder.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,13 +49,6 @@ static const char *flags_in(const struct flag_name *names, size_t count,
 		out[used++] = '0';
 	out[used] = '\0';
 	return out;
-}
-
-const char *wc_status_name(unsigned int status)
-{
-	const struct explain_status *row = explain_status_row(status);
-
-	return row ? row->name : "UNKNOWN";
 }
 
 const char *async_event_name(unsigned int type)
@@ -101,12 +95,11 @@ const char *access_text(char *out, size_t size, unsigned int flags)
 
 void format_why(struct line *line, const struct explanation *why)
 {
-	if (!why->cause[0])
+	if (!why->id)
 		return;
-	if (why->id)
-		LINE_TEXT(line, "id", why->id);
-	LINE_TEXT(line, "cause", why->cause);
-	LINE_TEXT(line, "next", why->next);
+	LINE_TEXT(line, "id", why->id);
+	if (why->args[0])
+		LINE_TEXT(line, "args", why->args);
 	if (why->seen[0])
 		LINE_TEXT(line, "seen", why->seen);
 }
@@ -119,7 +112,7 @@ static size_t put_lines(char *out, size_t size, const char *label,
 
 	for (; *text && used < size; text += *text == '\n') {
 		len = strcspn(text, "\n");
-		n = snprintf(out + used, size - used, "%s  %s: %.*s\n", prefix,
+		n = snprintf(out + used, size - used, "%s%s%.*s\n", prefix,
 			     label, (int)len, text);
 		if (n < 0 || (size_t)n >= size - used)
 			break;
@@ -130,12 +123,14 @@ static size_t put_lines(char *out, size_t size, const char *label,
 }
 
 size_t next_as_text(char *out, size_t size, const char *prefix,
-		    const struct explanation *why)
+		    const struct explain_words *why)
 {
-	size_t used = put_lines(out, size, "next", prefix, why->next);
+	size_t used = put_lines(out, size, IN_WORDS("  next: ", "   下一步："),
+				prefix, why->next);
 
-	return used +
-	       put_lines(out + used, size - used, "seen", prefix, why->seen);
+	return used + put_lines(out + used, size - used,
+				IN_WORDS("  seen: ", "   证据："), prefix,
+				why->seen);
 }
 
 /* ---- QP 的属性 ------------------------------------------------------------ */

@@ -8,13 +8,12 @@
 #include "explain/explain.h"
 #include "line.h"
 
-const char *wc_status_name(unsigned int status); /* "RETRY_EXC_ERR" */
 const char *async_event_name(unsigned int type); /* "QP_FATAL", ... */
 
 /* "LOCAL_WRITE|REMOTE_READ" or "0"; @out: at least 160 bytes. */
 const char *access_text(char *out, size_t size, unsigned int flags);
 
-/* Members "id", "cause", "next", "seen" of @why; none if it has no cause. */
+/* Members "id", "args", "seen" of @why; none if it has no cause. */
 void format_why(struct line *line, const struct explanation *why);
 
 /*
@@ -22,7 +21,7 @@ void format_why(struct line *line, const struct explanation *why);
  * cause. Returns its length; 0: nothing.
  */
 size_t next_as_text(char *out, size_t size, const char *prefix,
-		    const struct explanation *why);
+		    const struct explain_words *why);
 
 /* Members of @attr that @mask names. */
 void format_qp_attr(struct line *line, struct ibv_qp *qp,

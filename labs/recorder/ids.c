@@ -63,7 +63,7 @@ void look_at_ids(void)
 		if (!ids[i].to.raw[10])
 			continue;
 		why = explain_neighbour(&ids[i].to);
-		if (!why.cause[0])
+		if (!why.id)
 			continue;
 		line_start(&line, "warning");
 		LINE_NUMBER(&line, "cm_id", ids[i].number);

@@ -45,41 +45,11 @@ void *recorder_pages(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static void write_all(const char *text, size_t len)
+void recorder_say(const char *text, size_t len)
 {
 	ssize_t rc;
 
 	do {
 		rc = write(STDERR_FILENO, text, len);
 	} while (rc < 0 && errno == EINTR);
-}
-
-/* 也许在 signal handler 的小栈上：译一行是一行，攒到放不下就写出去。*/
-void recorder_say(const char *text, size_t len)
-{
-	char out[3 * 1024], line[1024];
-	size_t used = 0;
-
-	if (!recorder.chinese) {
-		write_all(text, len);
-		return;
-	}
-	for (const char *end = text + len; text < end;) {
-		const char *stop = memchr(text, '\n', (size_t)(end - text));
-		size_t n = (size_t)((stop ? stop : end) - text);
-
-		n = n < sizeof(line) - 1 ? n : sizeof(line) - 1;
-		if (used + 2 * n + 1 > sizeof(out)) {
-			write_all(out, used);
-			used = 0;
-		}
-		memcpy(line, text, n);
-		line[n] = '\0';
-		explain_in_chinese(out + used, sizeof(out) - used - 1, line);
-		used += strlen(out + used);
-		text += n;
-		if (text == stop)
-			out[used++] = *text++;
-	}
-	write_all(out, used);
 }

@@ -25,7 +25,8 @@ struct recorder_config {
 	char file[4096];   /* QPTRACE_FILE; "": do not record */
 	bool control_only; /* QPTRACE_CONTROL_ONLY */
 	bool quiet;	   /* QPTRACE_QUIET: explain nothing on stderr */
-	bool chinese;	   /* QPTRACE_LANG, or the environment's */
+	bool chinese;	   /* QPTRACE_LANG, or the environment's: */
+#define IN_WORDS(english, chinese_) (recorder.chinese ? (chinese_) : (english))
 	uint64_t stall_ns; /* QPTRACE_STALL seconds; 0: never */
 	uint64_t last;	   /* QPTRACE_LAST: bytes of posts and completions */
 };

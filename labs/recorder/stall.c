@@ -140,16 +140,11 @@ static const void *watched_instead(const struct object *qp, const void *right,
 
 /* ---- 诊断 ----------------------------------------------------------------- */
 
-static struct explanation __attribute__((format(printf, 3, 4)))
-because(const char *id, const char *next, const char *fmt, ...)
+static struct explanation nobody_polls(uint32_t cq, const char *seen)
 {
-	struct explanation why = { .id = id };
-	va_list ap;
+	struct explanation why = because("nobody-polls", "%u", cq);
 
-	va_start(ap, fmt);
-	vsnprintf(why.cause, sizeof(why.cause), fmt, ap);
-	va_end(ap);
-	snprintf(why.next, sizeof(why.next), "%s", next);
+	explain_also(&why, seen, "%s", "");
 	return why;
 }
 
@@ -166,42 +161,16 @@ static struct explanation judge_cq(const void *pointer, uint64_t now)
 		return (struct explanation){ 0 };
 	sleeper = who_sleeps(cq->channel);
 	if (!sleeper && is_armed(cq) && event_lies_there(cq->channel))
-		return because("event-unread",
-			       "watch the channel's fd (poll, epoll), then "
-			       "ibv_get_cq_event, ibv_req_notify_cq, "
-			       "ibv_poll_cq",
-			       "an event lies unread on the channel of CQ %u, "
-			       "so there is a completion",
-			       cq->id);
+		return because("event-unread", "%u", cq->id);
 	if (cq->event && cq->got < cq->event)
-		return because("nobody-polls",
-			       "call ibv_poll_cq on this CQ after each event, "
-			       "until it gives 0",
-			       "an event told of a completion in CQ %u, and "
-			       "none was taken from it since",
-			       cq->id);
+		return nobody_polls(cq->id, "event-not-followed");
 	if (is_armed(cq) && cq->solicited)
-		return because("armed-solicited-only",
-			       "call ibv_req_notify_cq(cq, 0), or let the "
-			       "peer post with IBV_SEND_SOLICITED",
-			       "CQ %u was armed for solicited completions "
-			       "only: others raise no event",
-			       cq->id);
+		return because("armed-solicited-only", "%u", cq->id);
 	if (is_armed(cq))
 		return (struct explanation){ 0 };
 	if (!sleeper)
-		return because("nobody-polls",
-			       "call ibv_poll_cq on this CQ; is it another CQ "
-			       "that the program polls?",
-			       "no thread polls CQ %u or sleeps on its "
-			       "channel: a completion may lie there unread",
-			       cq->id);
-	return because("cq-not-armed",
-		       "call ibv_req_notify_cq after each event, then poll "
-		       "once more, then sleep",
-		       "thread %d sleeps in ibv_get_cq_event, but CQ %u was "
-		       "not armed%s: it raises no event",
-		       (int)sleeper, cq->id,
+		return because("nobody-polls", "%u", cq->id);
+	return because("cq-not-armed", "%u\t%s", cq->id,
 		       cq->armed ? " after its last event" : "");
 }
 
@@ -233,14 +202,7 @@ static struct explanation judge_datagrams(const struct object *qp,
 	if (qp->type != IBV_QPT_UD || wr->post.kind == RECORD_POST_SEND ||
 	    !qp->rq.completed)
 		return (struct explanation){ 0 };
-	return because("sent-or-not-taken",
-		       "see whether rcvd_pkts in /sys/class/infiniband/*/"
-		       "ports/1/hw_counters grows while it waits. If so, look "
-		       "at what the program does with a good receive: over "
-		       "IPv4 the 40 bytes before the message are no GRH "
-		       "(labs/faults/run ud-dgid-ipv4)",
-		       "either the peer sends nothing more, or the program did "
-		       "not take what came: receives have completed here");
+	return because("sent-or-not-taken");
 }
 
 /* arm 过，却没有 channel：睡在任何 channel 上都等不到它。*/
@@ -252,12 +214,7 @@ static struct explanation judge_channel(const struct object *qp, uint64_t now)
 		const struct object *cq = object_find(OBJECT_CQ, cqs[i]);
 
 		if (cq && cq->armed && !cq->channel && !who_polls(cqs[i], now))
-			return because("cq-without-channel",
-				       "give ibv_create_cq the channel that "
-				       "the program sleeps on",
-				       "CQ %u was armed, and has no completion "
-				       "channel: it raises no event",
-				       cq->id);
+			return because("cq-without-channel", "%u", cq->id);
 	}
 	return (struct explanation){ 0 };
 }
@@ -271,11 +228,11 @@ static struct explanation judge(struct object *qp, enum ibv_qp_state kernel,
 	const void *watched = watched_instead(qp, cq, now);
 	struct explanation why = judge_channel(qp, now);
 
-	if (!why.cause[0] && can_move(kernel, wr) && watched == cq)
+	if (!why.id && can_move(kernel, wr) && watched == cq)
 		why = judge_cq(cq, now);
-	if (!why.cause[0])
+	if (!why.id)
 		why = judge_datagrams(qp, wr);
-	if (why.cause[0])
+	if (why.id)
 		return why;
 	return why_stall(qp, wr, watched,
 			 (int64_t)((now - wr->time) / MILLISECOND));
@@ -283,9 +240,9 @@ static struct explanation judge(struct object *qp, enum ibv_qp_state kernel,
 
 /* ---- 一个 QP -------------------------------------------------------------- */
 
-/* @waits: "send waits", "sends wait" */
+/* @one, @many: "send waits", "sends wait" */
 static void say_queue(struct account *a, const struct queue *queue,
-		      const char *const waits[2])
+		      const char *one, const char *many)
 {
 	const struct waiting *oldest = queue_oldest(queue);
 	uint64_t n = queue_length(queue);
@@ -293,21 +250,22 @@ static void say_queue(struct account *a, const struct queue *queue,
 
 	if (!oldest)
 		return;
-	if (waits[0][0] == 's')
-		snprintf(what, sizeof(what),
-			 oldest->signaled ? ", %s" : ", %s, not signaled",
-			 wr_opcode_name(oldest->post.opcode));
+	if (oldest->post.kind == RECORD_POST_SEND)
+		snprintf(what, sizeof(what), "%s%s%s", IN_WORDS(", ", "，"),
+			 wr_opcode_name(oldest->post.opcode),
+			 oldest->signaled ? ""
+					  : IN_WORDS(", not signaled",
+						     "，没有 SIGNALED"));
 	say(a,
-	    "qptrace:     %llu %s, the oldest for %.1f s: wr_id 0x%llx, %u "
-	    "bytes%s (%llu completed before)\n",
-	    (unsigned long long)n, waits[n != 1],
+	    IN_WORDS("qptrace:     %llu %s, the oldest for %.1f s: wr_id "
+		     "0x%llx, %u bytes%s (%llu completed before)\n",
+		     "qptrace:     %llu 个 %s，最早的等了 %.1f 秒：wr_id "
+		     "0x%llx，%u 字节%s（之前完成了 %llu 个）\n"),
+	    (unsigned long long)n, n == 1 ? one : many,
 	    seconds(a->now - oldest->time),
 	    (unsigned long long)oldest->post.wr_id, oldest->post.length, what,
 	    (unsigned long long)queue->completed);
 }
-
-static const char *const send_waits[] = { "send waits", "sends wait" };
-static const char *const receive_waits[] = { "receive waits", "receives wait" };
 
 static void say_peer(struct account *a, const struct object *qp,
 		     const struct ibv_qp_attr *kernel)
@@ -316,7 +274,11 @@ static void say_peer(struct account *a, const struct object *qp,
 
 	if (!(qp->told.attr_mask & IBV_QP_DEST_QPN))
 		return;
-	say(a, "qptrace:     peer: QP %u at %s; kernel: rq_psn %u, sq_psn %u\n",
+	say(a,
+	    IN_WORDS("qptrace:     peer: QP %u at %s; kernel: rq_psn %u, "
+		     "sq_psn %u\n",
+		     "qptrace:     对端：QP %u，在 %s；内核：rq_psn %u，sq_psn "
+		     "%u\n"),
 	    qp->told.attr.dest_qp_num,
 	    gid_text(gid, qp->told.attr.ah_attr.grh.dgid.raw), kernel->rq_psn,
 	    kernel->sq_psn);
@@ -383,6 +345,7 @@ static void explain_qp(struct account *a, struct object *qp)
 	const char *kernel = "unknown";
 	struct ibv_qp_init_attr init;
 	struct explanation why = { 0 };
+	struct explain_words words;
 	struct ibv_qp_attr now = { .qp_state = user };
 	int err;
 
@@ -393,22 +356,27 @@ static void explain_qp(struct account *a, struct object *qp)
 	if (!err)
 		kernel = qp_state_name(now.qp_state);
 	say(a,
-	    "qptrace:   QP %u of %s (%s): %s in the user's copy, %s in the "
-	    "kernel\n",
+	    IN_WORDS("qptrace:   QP %u of %s (%s): %s in the user's copy, %s "
+		     "in the kernel\n",
+		     "qptrace:   QP %u（%s，%s）：用户态的副本是 %s，内核里是 "
+		     "%s\n"),
 	    qp->qpn, handle->context->device->name, qp_type_name(qp->type),
 	    qp_state_name(user), kernel);
-	say_queue(a, &qp->sq, send_waits);
-	say_queue(a, &qp->rq, receive_waits);
+	say_queue(a, &qp->sq, IN_WORDS("send waits", "send 在等待"),
+		  IN_WORDS("sends wait", "send 在等待"));
+	say_queue(a, &qp->rq, IN_WORDS("receive waits", "receive 在等待"),
+		  IN_WORDS("receives wait", "receive 在等待"));
 	say_peer(a, qp, &now);
 	if (is_waiting(qp)) {
 		why = judge(qp, now.qp_state, a->now);
-		say(a,
-		    is_hint(qp, why.id) ? "qptrace:     hint: %s\n"
-					: "qptrace:     cause: %s\n",
-		    why.cause);
+		explain_in_words(&words, &why, recorder.chinese);
+		say(a, "qptrace:     %s%s\n",
+		    is_hint(qp, why.id) ? IN_WORDS("hint: ", "提示：")
+					: IN_WORDS("cause: ", "原因："),
+		    words.cause);
 		a->used += next_as_text(a->text + a->used,
 					sizeof(a->text) - a->used,
-					"qptrace:    ", &why);
+					"qptrace:    ", &words);
 	}
 	add_stall(a, qp, qp_state_name(user), kernel, &why);
 }
@@ -433,7 +401,9 @@ static void show_srqs(struct account *a)
 		if (!queue_length(&srq->rq))
 			continue;
 		say(a, "qptrace:   SRQ %u\n", srq->id);
-		say_queue(a, &srq->rq, receive_waits);
+		say_queue(a, &srq->rq,
+			  IN_WORDS("receive waits", "receive 在等待"),
+			  IN_WORDS("receives wait", "receive 在等待"));
 	}
 }
 
@@ -626,17 +596,26 @@ void stall_look(bool asked)
 		tell_threads(&here, idle);
 	if (!is_stalled(a))
 		return;
-	say(a, "qptrace: %s (pid %d): no completion for %.1f s\n",
+	say(a,
+	    IN_WORDS("qptrace: %s (pid %d): no completion for %.1f s\n",
+		     "qptrace: %s（pid %d）：已有 %.1f 秒没有 completion\n"),
 	    program_invocation_short_name, (int)getpid(), seconds(a->idle));
 	if (recorder.control_only)
-		say(a, "qptrace:   posts and completions are not recorded "
-		       "(--control-only)\n");
+		say(a,
+		    IN_WORDS(
+			    "qptrace:   posts and completions are not recorded "
+			    "(--control-only)\n",
+			    "qptrace:   没有记录 post 与 "
+			    "completion（--control-only）\n"));
 	/* 先说程序正等着的，再说没有人等的。*/
 	explain_qps(a, true);
 	explain_qps(a, false);
 	show_srqs(a);
 	if (a->shown > MAX_QPS)
-		say(a, "qptrace:   and %u more QPs\n", a->shown - MAX_QPS);
+		say(a,
+		    IN_WORDS("qptrace:   and %u more QPs\n",
+			     "qptrace:   另有 %u 个 QP\n"),
+		    a->shown - MAX_QPS);
 }
 
 void stall_say(void)

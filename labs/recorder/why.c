@@ -161,7 +161,7 @@ static struct ibv_qp *handle_of(const struct object *qp)
 static void name_side(struct explain_side *side, char *name, size_t size,
 		      const struct object *qp)
 {
-	snprintf(name, size, "QP %u of %s", qp->qpn, qp->context->device->name);
+	snprintf(name, size, "QP %u (%s)", qp->qpn, qp->context->device->name);
 	*side = qp->told;
 	side->name = name;
 	side->qp_num = qp->qpn;
@@ -246,7 +246,7 @@ static void add_neighbour(struct knowledge *k, const struct object *qp,
 	if (!found)
 		return;
 	k->peer = n.qp->told;
-	snprintf(k->names[1], sizeof(k->names[1]), "QP %u of process %d",
+	snprintf(k->names[1], sizeof(k->names[1]), "QP %u (process %d)",
 		 n.qp->told.qp_num, n.pid);
 	k->peer.name = k->names[1];
 	k->request.peer = &k->peer;

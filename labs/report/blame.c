@@ -8,17 +8,16 @@
  */
 #include "rules.h"
 
+#include "base/verbs_names.h"
+
 #include <string.h>
 
 static enum ibv_wc_status status_of(const char *name)
 {
 	for (unsigned int i = IBV_WC_SUCCESS; i <= IBV_WC_TM_RNDV_INCOMPLETE;
-	     i++) {
-		const struct explain_status *row = explain_status_row(i);
-
-		if (row && !strcmp(row->name, name))
-			return row->status;
-	}
+	     i++)
+		if (!strcmp(wc_status_name(i), name))
+			return (enum ibv_wc_status)i;
 	return IBV_WC_SUCCESS;
 }
 
@@ -146,7 +145,7 @@ static struct explanation ask_posts(const struct report *r, const struct qp *qp,
 	EACH(i, &qp->own) {
 		const struct event *e = &r->events[i];
 
-		if (looked >= MOST_POSTS || why.cause[0] || e->refused ||
+		if (looked >= MOST_POSTS || why.id || e->refused ||
 		    e->class != class || !came_to_nothing(r, e))
 			continue;
 		looked++;
@@ -163,7 +162,7 @@ static struct explanation ask_others(const struct report *r,
 	struct explanation why = ask_posts(r, qp, CLASS_POST_SEND, status);
 
 	/* 只问 SGE：每个 receive 都可能“太短”。*/
-	if (!why.cause[0])
+	if (!why.id)
 		why = ask_posts(r, qp, CLASS_POST_RECV, IBV_WC_LOC_PROT_ERR);
 	return why;
 }
@@ -179,9 +178,9 @@ static void resolve(const struct report *r, struct cause *cause)
 	if (cause->kind != CAUSE_STALL && !about_data)
 		return;
 	why = ask(r, cause);
-	if (!why.cause[0] && is_local(cause))
+	if (!why.id && is_local(cause))
 		why = ask_others(r, cause);
-	if (why.cause[0])
+	if (why.id)
 		cause_restate(cause, &why);
 }
 
@@ -204,7 +203,7 @@ static void blame_sender(const struct report *r, struct causes *all)
 		if (!qp || !takes_receive(e) || !came_to_nothing(r, e))
 			continue;
 		why = world_explain(r, qp, e, e->t, IBV_WC_LOC_PROT_ERR);
-		if (!why.cause[0])
+		if (!why.id)
 			continue;
 		small->kind = CAUSE_AFTERMATH;
 		cause_add(r, all, i, qp, &why);
@@ -285,7 +284,7 @@ static void doubt_unread(const struct report *r, struct cause *cause)
 	}
 	/* 不用 ibv_get_cq_event 而用 poll() 等 channel 的，记录器当场看不出是在睡。*/
 	why = why_no_event_for(r, qp);
-	if (why.cause[0])
+	if (why.id)
 		cause_restate(cause, &why);
 }
 
@@ -418,7 +417,7 @@ static void follow_cm(const struct report *r, struct causes *all)
 			c->kind = CAUSE_AFTERMATH;
 		if (!strcmp(c->id, "send-too-early"))
 			why = missing_cm_call(r, c->side);
-		if (why.cause[0])
+		if (why.id)
 			cause_restate(c, &why);
 	}
 }

@@ -140,8 +140,8 @@ static void merge(struct causes *all, struct cause *new)
  */
 static void name_sides(const struct report *r, json_t *line)
 {
-	static const char how[] = "of process ";
-	const char *text = text_in(line, "cause");
+	static const char how[] = "process ";
+	const char *text = text_in(line, "args");
 	const char *at = strstr(text, how);
 	char renamed[1024], *end;
 	unsigned long pid;
@@ -151,9 +151,9 @@ static void name_sides(const struct report *r, json_t *line)
 	pid = strtoul(at + sizeof(how) - 1, &end, 10);
 	for (int s = 0; s < r->sides; s++)
 		if (number_in(r->side[s].start, "pid") == pid) {
-			snprintf(renamed, sizeof(renamed), "%.*sof %s%s",
+			snprintf(renamed, sizeof(renamed), "%.*s%s%s",
 				 (int)(at - text), text, r->side[s].name, end);
-			json_object_set_new(line, "cause",
+			json_object_set_new(line, "args",
 					    json_string(renamed));
 			return;
 		}

@@ -165,9 +165,9 @@ static struct explanation why_unconnected(const struct report *r, int s)
 		if (!asked[i].of_two)
 			why = asked[i].why(r, s, s);
 		EACH_OTHER(o, r, s)
-			if (!why.cause[0])
+			if (!why.id)
 				why = asked[i].why(r, s, o);
-		if (why.cause[0])
+		if (why.id)
 			return why;
 	}
 	return why;
@@ -180,7 +180,7 @@ void check_cm(const struct report *r, struct causes *all)
 
 		if (still_waits(r, s))
 			why = why_unconnected(r, s);
-		if (why.cause[0])
+		if (why.id)
 			cause_add(r, all, last_of(r, s), NULL, &why);
 	}
 }

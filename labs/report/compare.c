@@ -18,7 +18,7 @@ void compare_pairs(const struct report *r, struct causes *all)
 			continue;
 		why = world_explain(r, qp, NULL, INT64_MAX,
 				    IBV_WC_RETRY_EXC_ERR);
-		if (why.cause[0])
+		if (why.id)
 			cause_add(r, all, modified(r, qp), qp, &why);
 	}
 }
@@ -40,7 +40,7 @@ static void first_wrong(const struct report *r, struct causes *all, judge *by)
 		    !by(r, qp, post, &why))
 			continue;
 		looked++;
-		if (why.cause[0]) {
+		if (why.id) {
 			cause_add(r, all, i, qp, &why);
 			return;
 		}
@@ -158,7 +158,7 @@ static bool judge_request(const struct report *r, const struct qp *qp,
 	    (strcmp(qp->type, "RC") == 0 && !came_to_nothing(r, post)))
 		return false;
 	*why = world_explain(r, qp, post, post->t, IBV_WC_LOC_PROT_ERR);
-	if (!why->cause[0])
+	if (!why->id)
 		*why = world_explain(r, qp, post, post->t,
 				     IBV_WC_LOC_QP_OP_ERR);
 	return true;

@@ -61,14 +61,30 @@ bool is_weak(const struct cause *cause)
 	return cause_is_vague(cause->id) || IS_ONE_OF(cause->id, ids);
 }
 
+static void set_text(json_t *line, const char *key, const char *text)
+{
+	if (*text)
+		json_object_set_new(line, key, json_string(text));
+	else
+		json_object_del(line, key);
+}
+
 void cause_restate(struct cause *cause, const struct explanation *why)
 {
-	json_object_set_new(cause->line, "cause", json_string(why->cause));
-	json_object_set_new(cause->line, "next", json_string(why->next));
-	json_object_set_new(cause->line, "id", json_string(why->id));
+	const bool plain = why->args[0] == '\1';
+	char said[sizeof(why->args)];
+	char *next;
+
+	snprintf(said, sizeof(said), "%s", why->args + plain);
+	next = plain ? strchr(said, '\1') : NULL;
+	if (next)
+		*next++ = '\0';
+	set_text(cause->line, "cause", plain ? said : "");
+	set_text(cause->line, "next", next ? next : "");
+	set_text(cause->line, "args", plain ? "" : said);
+	set_text(cause->line, "id", why->id);
 	if (why->seen[0])
-		json_object_set_new(cause->line, "seen",
-				    json_string(why->seen));
+		set_text(cause->line, "seen", why->seen);
 	snprintf(cause->id, sizeof(cause->id), "%s", why->id);
 	cause->kind = CAUSE_FAILURE;
 	cause->proven = true;

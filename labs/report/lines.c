@@ -80,9 +80,7 @@ const char *record_name(const struct record *record)
 
 const char *record_status(const struct record *record)
 {
-	const struct explain_status *row = explain_status_row(record->status);
-
-	return row ? row->name : "UNKNOWN";
+	return wc_status_name(record->status);
 }
 
 const char *record_op(const struct record *record)

@@ -147,7 +147,8 @@ static enum event_class classify(const char *ev, const struct recorded *item)
 	if (!strcmp(ev, "warning") ||
 	    !strcmp(recorded_text(item, "id"), EXPLAIN_PROBE))
 		return CLASS_CONTROL;
-	if (recorded_text(item, "cause")[0] || recorded_number(item, "err"))
+	if (recorded_text(item, "id")[0] || recorded_text(item, "cause")[0] ||
+	    recorded_number(item, "err"))
 		return CLASS_FAILURE;
 	return strcmp(ev, "query_qp") ? CLASS_CONTROL : CLASS_QUIET;
 }

@@ -162,7 +162,7 @@ struct report {
 /* ---- words.c ---- */
 
 /*
- * @text, one message of texts.def, in the reader's language: itself, or written
+ * @text, one WORD of causes.def, in the reader's language: itself, or written
  * to @out.
  */
 #define WORD_SIZE 4096
@@ -316,7 +316,7 @@ bool cause_is_sure(const struct cause *cause);
  *
  * A cause has the first seven, times and events always, the others where they are
  * known. An id in lower case is a cause that the explainer names, one of those in
- * common/explain/texts.def; in capitals it is the errno or the status, of which no
+ * common/explain/causes.def; in capitals it is the errno or the status, of which no
  * cause was proven. Of events the first told it; the others are its proof: line
  * counts from 1 in that side's file, t is in ns since the first event of all. Texts
  * are in the reader's language.

@@ -11,18 +11,23 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
-/* A cause of this room, as in common/explain: its id, what to do, and the sentence. */
+/* For now: a cause of this room, its id, what to do, and the sentence. */
+#undef because
 __attribute__((format(printf, 3, 4), unused)) static struct explanation
 because(const char *id, const char *next, const char *fmt, ...)
 {
 	struct explanation why = { .id = id };
+	size_t used;
 	va_list ap;
 
+	why.args[0] = '\1';
 	va_start(ap, fmt);
-	vsnprintf(why.cause, sizeof(why.cause), fmt, ap);
+	vsnprintf(why.args + 1, sizeof(why.args) - 1, fmt, ap);
 	va_end(ap);
-	snprintf(why.next, sizeof(why.next), "%s", next);
+	used = strlen(why.args);
+	snprintf(why.args + used, sizeof(why.args) - used, "\1%s", next);
 	return why;
 }
 

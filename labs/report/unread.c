@@ -132,11 +132,11 @@ static struct explanation why_untaken(const struct report *r,
 
 	if (sleeps)
 		why = why_no_event(r, to->side, recv_cq);
-	if (sleeps && !why.cause[0] && send_cq != recv_cq &&
+	if (sleeps && !why.id && send_cq != recv_cq &&
 	    !is_after(last_of_cq(r, to->side, "cq_event", recv_cq),
 		      last_event(r, to->side, "completion", NULL)))
 		why = why_no_event(r, to->side, send_cq);
-	if (why.cause[0])
+	if (why.id)
 		return why;
 	return because("nobody-polls",
 		       "call ibv_poll_cq on this CQ, after each event until it "

@@ -1,29 +1,38 @@
 // SPDX-License-Identifier: MIT
 /*
- * words.c —— 记录是英文的；读的人要中文，就在这里换
+ * words.c —— 记录里只有原因的 id 与参数；读的人要哪种语言，就在这里说成话
  */
 #include "parts.h"
 
-#include "explain/explain.h"
+#include <string.h>
 
 const char *report_word(const struct report *r, char out[WORD_SIZE],
 			const char *text)
 {
-	return r->chinese ? explain_in_chinese(out, WORD_SIZE, text) : text;
+	(void)out;
+	return explain_word(text, r->chinese);
 }
 
+static void set_text(json_t *line, const char *key, const char *text)
+{
+	if (*text)
+		json_object_set_new(line, key, json_string(text));
+	else
+		json_object_del(line, key);
+}
+
+/* 有 cause 的，是没有原因、只有 strerror 的，或者旧的记录：照样给人看。*/
 void report_speak(const struct report *r, json_t *line)
 {
-	static const char *const members[] = { "call", "cause", "next",
-					       "seen" };
-	char out[WORD_SIZE];
+	struct explanation why = { .id = text_in(line, "id") };
+	struct explain_words words;
 
-	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++) {
-		const char *text = text_in(line, members[i]);
-
-		if (r->chinese && *text)
-			json_object_set_new(
-				line, members[i],
-				json_string(report_word(r, out, text)));
-	}
+	if (!*why.id || *text_in(line, "cause"))
+		return;
+	snprintf(why.args, sizeof(why.args), "%s", text_in(line, "args"));
+	snprintf(why.seen, sizeof(why.seen), "%s", text_in(line, "seen"));
+	explain_in_words(&words, &why, r->chinese);
+	set_text(line, "cause", words.cause);
+	set_text(line, "next", words.next);
+	set_text(line, "seen", words.seen);
 }

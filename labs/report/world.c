@@ -235,7 +235,7 @@ static enum ibv_qp_type type_of(const char *name)
 const char *world_name(const struct report *r, char *out, size_t size,
 		       const struct qp *qp)
 {
-	snprintf(out, size, "%s's QP %ju (%s)", r->side[qp->side].name, qp->qpn,
+	snprintf(out, size, "QP %ju (%s, %s)", qp->qpn, r->side[qp->side].name,
 		 qp->dev);
 	return out;
 }

@@ -34,11 +34,11 @@ test_mistakes_bring_their_causes() {
 		done
 		echo "left $(($(held) - before))"' "$B")
 	assertEquals 6 "$(grep -c ' rc=1$' <<<"$out")"
-	assert_in "$out" 'ERR -> INIT, .* EINVAL \(22\): .*no way from ERR to INIT'
-	assert_in "$out" 'RESET -> ERR, .* EINVAL \(22\): .*no way from RESET to ERR'
-	assert_in "$out" 'RTS -> RTR, .* EINVAL \(22\): .*no way from RTS to RTR'
+	assert_in "$out" 'ERR -> INIT, .* EINVAL \(22\): .*no transition leads from ERR to INIT'
+	assert_in "$out" 'RESET -> ERR, .* EINVAL \(22\): .*no transition leads from RESET to ERR'
+	assert_in "$out" 'RTS -> RTR, .* EINVAL \(22\): .*no transition leads from RTS to RTR'
 	assert_in "$out" "$forgotten"
-	assert_in "$out" '^warning: cur_qp_state said RTS, the QP was in ERR'
+	assert_in "$out" '^warning: cur_qp_state says RTS, but the QP is in ERR'
 	# B has nothing, A was told otherwise.
 	assert_in "$out" "^    A's send completed with success$"
 	assert_in "$out" 'no completion on QP [0-9]+ within 1000 ms'

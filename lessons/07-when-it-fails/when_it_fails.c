@@ -208,9 +208,12 @@ static int show_accepted(struct rdma_resources *a,
 	int rc = show_states(a, "A");
 	size_t n = explain_accepted(a->qp, attr, mask, before, found,
 				    EXPLAIN_MOST);
+	struct explain_words words;
 
-	for (size_t i = 0; i < n; i++)
-		report_warning(found[i].next, "%s", found[i].cause);
+	for (size_t i = 0; i < n; i++) {
+		explain_in_words(&words, &found[i], false);
+		report_warning(words.next, "%s", words.cause);
+	}
 	return rc ? rc : -EINVAL;
 }
 

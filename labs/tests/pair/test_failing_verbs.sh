@@ -410,7 +410,7 @@ test_deadline_begins_when_the_peer_may_send() {
 	# And it does end.
 	assert_error lost.client 1 'no completion on QP'
 	# Any completion will do here: no request may be blamed for it.
-	assert_error any.client 1 'within 3000 ms: nothing on this side keeps the completion'
+	assert_error any.client 1 'within 3000 ms: nothing on this side prevents the completion'
 }
 
 # Not more sends are outstanding than --window says: a signaled one (flag 2) ends all

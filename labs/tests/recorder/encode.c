@@ -6,6 +6,7 @@
  *
  * 对象的地址由种类与号码造出来，context 只有一个。n 与 of 不写：读的人自己记账。
  */
+#include "base/verbs_names.h"
 #include "../../recorder/line.h"
 #include "../../recorder/objects.h"
 
@@ -150,7 +151,7 @@ static uint8_t status(const char *name)
 	int i = 0;
 
 	while (i < IBV_WC_GENERAL_ERR &&
-	       strcmp(explain_status_row((enum ibv_wc_status)i)->name, name))
+	       strcmp(wc_status_name((unsigned int)i), name))
 		i++;
 	return (uint8_t)i;
 }

@@ -154,13 +154,13 @@ test_the_other_process_is_known_at_once() {
 			assert_in "$text" "$pattern" "$how:"
 		fi
 	done <<-'END'
-		rkey REM_ACCESS_ERR .*: rkey 0x[0-9a-f]+ is of none of QP [0-9]+ of process [0-9]+'s MRs
-		rkey-swapped REM_ACCESS_ERR .* is QP [0-9]+ of process [0-9]+'s rkey 0x[0-9a-f]+ with its bytes in the other order
-		range is not within QP [0-9]+ of process [0-9]+'s MR
-		pd rkey 0x[0-9a-f]+ is of an MR in another PD than that of QP [0-9]+ of process
-		mr-right QP [0-9]+ of process [0-9]+'s MR lacks REMOTE_WRITE
-		psn begins with PSN 100, but QP [0-9]+ of process [0-9]+ expects 100100
-		mtu path_mtu differs: .*QP [0-9]+ of process [0-9]+ has
+		rkey REM_ACCESS_ERR .*: rkey 0x[0-9a-f]+ belongs to no MR of QP [0-9]+ \(process [0-9]+\)
+		rkey-swapped REM_ACCESS_ERR .* is the rkey 0x[0-9a-f]+ of QP [0-9]+ \(process [0-9]+\) with its bytes reversed
+		range does not lie within the MR of QP [0-9]+ \(process [0-9]+\)
+		pd rkey 0x[0-9a-f]+ belongs to an MR in another PD than QP [0-9]+ \(process
+		mr-right the MR of QP [0-9]+ \(process [0-9]+\) lacks REMOTE_WRITE
+		psn sends PSN 100, but QP [0-9]+ \(process [0-9]+\) expects 100100
+		mtu path_mtu of QP .*\(process [0-9]+\)
 	END
 	assertTrue "flushed: ${flushed[*]}" '((${#flushed[@]} <= 1))'
 	assertEquals 'each maps its own board, and has let go of all others' 1 "$(<"$B/two/boards")"
@@ -197,10 +197,10 @@ test_connection_manager() {
 # Of a cause that was compared the text names both sides.
 test_both_sides_are_named() {
 	ran || return 0
-	assert_in "$(causes_of rkey .cause | head -n 1)" "rkey 0x[0-9a-f]+ is of none of QP [0-9]+ of [AB]'s MRs"
-	assert_in "$(causes_of qp-right .cause | head -n 1)" "^QP [0-9]+ of [AB]'s QP lacks"
-	assert_in "$(causes_of qkey .cause | head -n 1)" "and [AB]'s QP [0-9]+ \(rxe0\) has 0x"
-	assert_in "$(causes .cause --lang zh "$B"/two/dead.qpt* | head -n 1)" '被杀掉了'
+	assert_in "$(causes_of rkey .cause | head -n 1)" "rkey 0x[0-9a-f]+ belongs to no MR of QP [0-9]+ \([AB]"
+	assert_in "$(causes_of qp-right .cause | head -n 1)" "^QP [0-9]+ \([AB].* lacks"
+	assert_in "$(causes_of qkey .cause | head -n 1)" "QP [0-9]+ \([AB], rxe0\) has 0x"
+	assert_in "$(causes .cause --lang zh "$B"/two/rkey.qpt* | head -n 1)" '不属于'
 }
 
 # shellcheck disable=SC1091

@@ -25,22 +25,22 @@ extended 0 120
 opcodes 0 -'
 
 # Those that explain something on stderr, the exit code, and what they explain.
-failures='modify|4|^qptrace: ibv_modify_qp\(QP [0-9]+ of rxe0, INIT -> RTS, mask STATE\) failed: EINVAL \(22\): .*no way from INIT to RTS
+failures='modify|4|^qptrace: ibv_modify_qp\(QP [0-9]+ of rxe0, INIT -> RTS, mask STATE\) failed: EINVAL \(22\): .*no transition leads from INIT to RTS
 modify|4|^qptrace:  next: .
-modify|4|^qptrace:  seen: the kernel has the RC QP in INIT
-remote|4|completion of wr_id 0x2 on QP .*REM_ACCESS_ERR \(status 10\): .*rkey 0x[0-9a-f]+ is of none of QP [0-9]+ of rxe0.s MRs
+modify|4|^qptrace:  seen: the kernel has the QP in INIT
+remote|4|completion of wr_id 0x2 on QP .*REM_ACCESS_ERR \(status 10\): .*rkey 0x[0-9a-f]+ belongs to no MR of QP [0-9]+ \(rxe0\)
 early|4|ibv_post_send\(QP .* in INIT, wr_id 0x5\) failed: EINVAL .* sends need RTS
-dl|4|^qptrace: ibv_modify_qp.* no way from RESET to RTS
+dl|4|^qptrace: ibv_modify_qp.* no transition leads from RESET to RTS
 refused|0|^qptrace: ibv_modify_qp_rate_limit\(QP [0-9]+, 123 kbps\) failed: EOPNOTSUPP
 refused|0|^qptrace: ibv_import_device\(fd [0-9]+\) failed: EOPNOTSUPP
 no_ah|139|ibv_post_send\(.*\): wr.ud.ah is NULL
 no_cq|139|ibv_create_qp\(.*\): the QP was given no recv_cq'
 
 # Who waits for seconds, and the hint.
-stalls='wait|the receive is in place, so the peer has not sent
-armed|the receive is in place, so the peer has not sent
-unpolled|no thread polls CQ 1
-unsignaled|the send was posted without IBV_SEND_SIGNALED
+stalls='wait|the receive is posted, but no message came
+armed|the receive is posted, but no message came
+unpolled|no thread takes completions from CQ 1
+unsignaled|the send has no IBV_SEND_SIGNALED
 unread|an event lies unread on the channel of CQ 1'
 
 oneTimeSetUp() {
@@ -253,7 +253,7 @@ test_sigquit() {
 	given probes || return 0
 	assertEquals 'they go on' '6 6 6' \
 		"$(rc_of asked.wait) $(rc_of asked.broken) $(rc_of control.wait)"
-	assert_in "$(err_of asked.wait)" 'hint: the receive is in place'
+	assert_in "$(err_of asked.wait)" 'hint: the receive is posted'
 	assert_in "$(err_of asked.broken)" 'RC\): RTS in the user.s copy, ERR in the kernel'
 	# Of both ends: the one that was refused, and the one that refused.
 	assertEquals 2 "$(count asked.broken '.ev == "stall" and .user_state == "RTS" and .kernel_state == "ERR"')"

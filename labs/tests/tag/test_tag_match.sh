@@ -154,7 +154,7 @@ test_ends_that_are_not_good() {
 	done
 	# Of which MR it was, the other side had told in its RTS: that is not known to who
 	# explains, so nobody says that there is no such rkey.
-	assert_not_in "$(err_of rkey.server)" 'is of none of'
+	assert_not_in "$(err_of rkey.server)" 'belongs to no MR'
 	assert_in "$(err_of stranger)" '^warning: .* is no client: it begins with "GET'
 	assert_in "$(err_of stranger)" '^error: waiting for a client: nothing came before the deadline$'
 }
