@@ -71,7 +71,8 @@ _qp_explain() {
 	-l | --lang) _qptrace_offer en zh && return ;;
 	esac
 	if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
-		_qptrace_offer --type --errno --lang --markdown --json --help --version
+		_qptrace_offer --type --errno --cause --causes --lang --markdown --json \
+			--help --version
 	else
 		_qptrace_offer RESET INIT RTR RTS SQD SQE ERR
 	fi

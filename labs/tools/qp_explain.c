@@ -8,6 +8,8 @@
  *	qp_explain --errno 22 INIT RTR   为什么被拒绝：按内核检查的次序（qp_errno.c）
  *	qp_explain --markdown …      课文里的参考表由它生成，不手抄
  *	qp_explain --json …          给脚本
+ *	qp_explain --cause ID        一行原因（causes.def），按 LANG 用中文或英文
+ *	qp_explain --causes          全部
  *
  * 问一条不存在的路不算用法错：它照样回答——从 FROM 能去哪里、怎样绕到 TO——然后以
  * 1 结束，脚本据此知道“不合法”。
@@ -40,7 +42,8 @@ struct request {
 	enum format format;
 	bool chinese;
 	int error; /* NO_ERROR: not asked for */
-	bool one_type, one_step;
+	bool one_type, one_step, causes;
+	const char *cause; /* or all of them */
 	enum ibv_qp_type type;
 	enum ibv_qp_state from, to;
 };
@@ -494,18 +497,96 @@ static int show_types(const struct request *ask)
 	return 0;
 }
 
+/* ---- 原因 --------------------------------------------------------------- */
+
+/* {1} 要等规则给出参数才有内容。*/
+static const char *with_gaps(char *out, size_t size, const char *text)
+{
+	size_t used = 0;
+
+	for (; *text && used + 4 < size; text++) {
+		if (text[0] == '{') {
+			memcpy(out + used, "...", 3);
+			used += 3;
+			text += 2;
+		} else {
+			out[used++] = *text;
+		}
+	}
+	out[used] = '\0';
+	return out;
+}
+
+static void show_cause(const struct explain_row *row, enum format format,
+		       bool chinese)
+{
+	char cause[600], next[600];
+
+	with_gaps(cause, sizeof(cause), row->text[chinese]);
+	with_gaps(next, sizeof(next), row->next[chinese]);
+	if (format == FORMAT_MARKDOWN)
+		printf("| `%s`%s | %s | %s |\n", row->id,
+		       row->hint ? chinese ? "（提示）" : " (hint)" : "", cause,
+		       next);
+	else
+		printf("%s%s\n    %s\n    %s%s\n", row->id,
+		       row->hint ? chinese ? "（提示）" : " (hint)" : "", cause,
+		       chinese ? "下一步：" : "next: ", next);
+}
+
+static json_t *json_cause(const struct explain_row *row)
+{
+	return json_pack("{s:s, s:s, s:s, s:s}", "id", row->id, "certainty",
+			 row->hint ? "hint" : "cause", "cause", row->text[0],
+			 "next", row->next[0]);
+}
+
+/* @id NULL: 全部。*/
+static int show_causes(const struct request *ask)
+{
+	const char *id = ask->cause;
+	const enum format format = ask->format;
+	size_t count;
+	const struct explain_row *row = explain_rows(&count);
+	json_t *list = json_array();
+	int rc = 1;
+
+	if (format == FORMAT_MARKDOWN)
+		puts(ask->chinese ? "| id | 原因 | 下一步 |\n|---|---|---|"
+				  : "| id | cause | next |\n|---|---|---|");
+	for (; count--; row++) {
+		if (!row->next[0] || (id && strcmp(id, row->id)))
+			continue;
+		rc = 0;
+		if (format == FORMAT_JSON)
+			json_array_append_new(list, json_cause(row));
+		else
+			show_cause(row, format, ask->chinese);
+	}
+	if (format == FORMAT_JSON)
+		return print_json(list) || rc;
+	json_decref(list);
+	return rc;
+}
+
 /* ---- 命令行 ------------------------------------------------------------- */
 
 static const char head[] =
 	"usage: qp_explain [--type TYPE] [--errno N] [--markdown | --json] "
-	"[FROM TO]\n\n"
+	"[FROM TO]\n"
+	"       qp_explain --cause ID | --causes [--markdown | --json]\n\n"
 	"Print which transitions of a QP are legal and which attributes each "
 	"one\n"
 	"requires and allows: the one from FROM to TO, those of one type, or "
-	"all.\n\n";
+	"all.\n"
+	"Or print a cause that the programs here and qptrace name, and the "
+	"next "
+	"step.\n\n";
 static const char tail[] =
 	"\nFROM, TO: RESET, INIT, RTR, RTS, SQD, SQE, ERR, in any case.\n"
-	"Exit code: 0 done, 1 FROM -> TO is not legal, 2 wrong usage.\n";
+	"Exit code: 0 done, 1 FROM -> TO is not legal or there is no such "
+	"cause,\n"
+	"2 wrong usage.\n";
 
 static int bad_usage(const char *what, const char *value)
 {
@@ -533,9 +614,9 @@ static int settle(struct request *ask, const char *type, int count,
 /* 返回 -1 继续，否则是退出码。*/
 static int parse(struct request *ask, int argc, char *argv[])
 {
-	const char *type = NULL, *lang = NULL;
+	const char *type = NULL, *lang = NULL, *cause = NULL;
 	int error = NO_ERROR;
-	bool markdown, json, version;
+	bool markdown, json, version, causes;
 	const struct option_row rows[] = {
 		{ 't', "type", "TYPE",
 		  "RC, UC, UD, XRC_INI, XRC_TGT (default: all; with FROM TO: "
@@ -547,6 +628,9 @@ static int parse(struct request *ask, int argc, char *argv[])
 		  NUMBER(error, NO_ERROR, 0, 133) },
 		{ 'l', "lang", "LANG", "zh, or en (default: as LANG says)",
 		  TEXT(lang) },
+		{ 'c', "cause", "ID", "this cause, as in report --json",
+		  TEXT(cause) },
+		{ 0, "causes", NULL, "all of them", FLAG(causes) },
 		{ 'm', "markdown", NULL, "tables for a page", FLAG(markdown) },
 		{ 'j', "json", NULL, "one JSON object", FLAG(json) },
 		{ 0, "version", NULL, "print it, and nothing else",
@@ -576,9 +660,13 @@ static int parse(struct request *ask, int argc, char *argv[])
 		.format = markdown ? FORMAT_MARKDOWN
 			  : json   ? FORMAT_JSON
 				   : FORMAT_TEXT,
+		.cause = cause,
+		.causes = cause || causes,
 	};
 	if (error != NO_ERROR && (json || argc != 2))
 		return bad_usage("give FROM and TO, and no --json", "--errno");
+	if (ask->causes && (type || argc))
+		return bad_usage("not with --cause", type ? type : argv[0]);
 	return settle(ask, type, argc, argv);
 }
 
@@ -589,6 +677,8 @@ int main(int argc, char *argv[])
 
 	if (rc < 0 && ask.error != NO_ERROR)
 		rc = show_errno(&ask);
+	else if (rc < 0 && ask.causes)
+		rc = show_causes(&ask);
 	else if (rc < 0)
 		rc = ask.one_step ? show_step(&ask) : show_types(&ask);
 	return report_flush() ? 1 : rc;
