@@ -156,15 +156,6 @@ static void write_events(FILE *out, const struct report *r)
 	free(places);
 }
 
-/* 页面自己的话：英文 -> 中文；要英文的，是空的。*/
-static json_t *words_of(const struct report *r)
-{
-	json_t *words = json_object();
-
-	(void)r;
-	return words;
-}
-
 static void write_data(FILE *out, const struct report *r)
 {
 	write_json(out, "{\"sides\":", sides_of(r));
@@ -173,7 +164,7 @@ static void write_data(FILE *out, const struct report *r)
 	write_json(out, ",\"causes\":", report_causes_as_json(r));
 	fputs(",\"events\":[", out);
 	write_events(out, r);
-	write_json(out, "],\"words\":", words_of(r));
+	write_json(out, "],\"chinese\":", json_boolean(r->chinese));
 	fprintf(out, ",\"left_out\":%zu}", r->left_out);
 }
 
