@@ -45,7 +45,7 @@ test_mistakes_bring_their_errors_and_leave_nothing() {
 		echo "left $(($(held) - before))"' "$B")
 	assertEquals 6 "$(grep -c ' rc=1$' <<<"$out")"
 	assert_in "$out" 'EINVAL.*is in INIT, and no transition leads from INIT to RTS'
-	assert_in "$out" 'EINVAL.*no GRH \(is_global = 0\)'
+	assert_in "$out" 'EINVAL.*no GRH \(is_global is 0\)'
 	assert_in "$out" 'EINVAL.*INIT -> RTR also requires MIN_RNR_TIMER$'
 	assert_in "$out" 'ENODATA.*slot 7 of the GID table is empty'
 	assert_in "$out" 'ETIMEDOUT.*did not answer ARP|ETIMEDOUT.*nobody'
