@@ -36,9 +36,9 @@
  * is printed, in the reader's language; recordings keep these members.
  */
 struct explanation {
-	const char *id; /* of the row; NULL: nothing was found */
-	bool hint;	/* only possible: innocent programs look the same */
-	char args[400]; /* separated by '\t' */
+	const char *id;	 /* of the row; NULL: nothing was found */
+	bool hint;	 /* only possible: innocent programs look the same */
+	char args[400];	 /* separated by '\t' */
 	char seen[1000]; /* the evidence: lines "ID\tARG\tARG...", or "" */
 };
 

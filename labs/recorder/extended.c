@@ -393,8 +393,7 @@ static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
 
 	RECORD_MADE(&e, "create_qp", qp, real->create_qp_ex(context, init));
 	EXPLAIN_ERR(&e,
-		    pd ? explain_create_qp_call(pd, &asked, e.err)
-		       : UNKNOWN,
+		    pd ? explain_create_qp_call(pd, &asked, e.err) : UNKNOWN,
 		    "ibv_create_qp_ex(%s, type %d, %u + %u WRs, "
 		    "inline %u)",
 		    context->device->name, (int)init->qp_type,

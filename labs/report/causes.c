@@ -153,8 +153,7 @@ static void name_sides(const struct report *r, json_t *line)
 		if (number_in(r->side[s].start, "pid") == pid) {
 			snprintf(renamed, sizeof(renamed), "%.*s%s%s",
 				 (int)(at - text), text, r->side[s].name, end);
-			json_object_set_new(line, "args",
-					    json_string(renamed));
+			json_object_set_new(line, "args", json_string(renamed));
 			return;
 		}
 }

@@ -399,8 +399,7 @@ static bool would_see(const struct report *r, const struct causes *all,
 
 		if (qp->side == side && is_unreliable(qp) &&
 		    any_thread_in(r, side, "get_cq_event") &&
-		    why_no_event(r, side, number_in(qp->first, "recv_cq"))
-			    .id)
+		    why_no_event(r, side, number_in(qp->first, "recv_cq")).id)
 			return false;
 	}
 	return is_waiting_for_completion(r, side);

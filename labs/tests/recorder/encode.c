@@ -6,9 +6,9 @@
  *
  * 对象的地址由种类与号码造出来，context 只有一个。n 与 of 不写：读的人自己记账。
  */
-#include "base/verbs_names.h"
 #include "../../recorder/line.h"
 #include "../../recorder/objects.h"
+#include "base/verbs_names.h"
 
 #include <infiniband/verbs.h>
 #include <jansson.h>
