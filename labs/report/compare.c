@@ -169,6 +169,17 @@ void check_own_requests(const struct report *r, struct causes *all)
 	first_wrong(r, all, judge_request);
 }
 
+/* 已经说了它的对端在 ERR：那里的 receive 是被冲刷掉的，不是没有 post。*/
+static bool peer_is_down(const struct causes *all, const struct qp *qp)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (!strcmp(all->items[i].id, "peer-in-error") &&
+		    all->items[i].side == qp->side &&
+		    all->items[i].qp == qp->id)
+			return true;
+	return false;
+}
+
 void check_receives(const struct report *r, struct causes *all)
 {
 	struct explanation why;
@@ -181,7 +192,8 @@ void check_receives(const struct report *r, struct causes *all)
 		if (!qp || !qp->peer || strcmp(qp->type, "UD") == 0 ||
 		    !takes_receive(post) ||
 		    (!came_to_nothing(r, post) && strcmp(qp->type, "UC")) ||
-		    post->arrival != NOWHERE || receives_left(r, qp->peer) > 0)
+		    post->arrival != NOWHERE || peer_is_down(all, qp) ||
+		    receives_left(r, qp->peer) > 0)
 			continue;
 		why = because("no-receive-posted",
 			      "post receives in INIT, before the peer learns "

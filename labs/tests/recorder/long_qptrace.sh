@@ -266,7 +266,7 @@ test_same_causes_as_the_explainer() {
 	assertEquals 'one recording for each fault' "${#told_apart[@]}" "$seen"
 	# On stderr, too, with next step and evidence.
 	assert_in "$(err_of t.faults)" '^qptrace: ibv_reg_mr\(.*\) failed: ENOMEM \(12\): .* exceed RLIMIT_MEMLOCK'
-	assert_in "$(err_of t.faults)" '^qptrace:  seen: pinned [0-9]+ bytes, CAP_IPC_LOCK not held'
+	assert_in "$(err_of t.faults)" '^qptrace:  seen: [0-9]+ bytes are pinned; CAP_IPC_LOCK: not held'
 }
 
 # Whatever the recorder asks the system for is refused once: the program does not notice,
