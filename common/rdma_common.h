@@ -90,7 +90,7 @@ struct rdma_resources {
 
 /*
  * Open the device that @config names, or the first one that has an active
- * port with a RoCE v2 GID, and choose the GID. Fills the stage 1 members.
+ * port, and choose a GID of that port. Fills the stage 1 members.
  * -ENODEV: no (such) device; -ENETDOWN: no active port; -EADDRNOTAVAIL: no
  * usable GID. Undone by close_device().
  */
@@ -246,8 +246,9 @@ int post_send(struct rdma_resources *res, uint32_t slot, uint32_t length,
 	      bool signaled);
 
 /*
- * Any other request, as the caller has filled @wr; its wr_id is one of the above.
- * Made inline if it is short enough, and kept, to be explained.
+ * Any other request, as the caller has filled @wr: its wr_id is one of the above,
+ * and it has one SGE if data goes with it. Made inline if it is short enough, and
+ * kept, to be explained.
  */
 int post_request(struct rdma_resources *res, struct ibv_send_wr *wr);
 

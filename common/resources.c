@@ -179,6 +179,7 @@ int destroy_objects(struct rdma_resources *res)
 	res->posted = NULL;
 	res->event_debt = 0;
 	res->armed = false;
+	res->have_early = false;
 	return rc;
 }
 // endregion destroy

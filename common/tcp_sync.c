@@ -35,15 +35,18 @@ int sock_sync_data(int sock, size_t size, const void *local, void *remote,
 // region sync-step
 int sock_sync_step(int sock, enum sync_step step, int status, int64_t deadline)
 {
-	struct sync_msg mine = { htobe32(SYNC_MAGIC), htobe32(step),
-				 htobe32((uint32_t)-status) };
+	struct sync_msg mine = {
+		.magic = htobe32(SYNC_MAGIC),
+		.step = htobe32(step),
+		.status = htobe32((uint32_t)-status),
+	};
 	struct sync_msg peers;
 	int rc;
 
 	/* 自己失败了也要告诉对端，否则对端只会看到“等了很久，什么都没有”。*/
 	if (status) {
-		(void)!send(sock, &mine, sizeof(mine),
-			    MSG_DONTWAIT | MSG_NOSIGNAL);
+		(void)send(sock, &mine, sizeof(mine),
+			   MSG_DONTWAIT | MSG_NOSIGNAL);
 		return status;
 	}
 	rc = sock_sync_data(sock, sizeof(mine), &mine, &peers, deadline,
@@ -89,8 +92,11 @@ struct cm_con_data_t cm_con_data_to_wire(struct cm_con_data_t data)
 // region exchange
 int exchange_cm_con_data(struct rdma_resources *res, int sock, int64_t deadline)
 {
-	struct hello mine = { htobe32(HELLO_MAGIC), htobe16(HELLO_VERSION),
-			      htobe16(sizeof(struct cm_con_data_t)) };
+	struct hello mine = {
+		.magic = htobe32(HELLO_MAGIC),
+		.version = htobe16(HELLO_VERSION),
+		.length = htobe16(sizeof(struct cm_con_data_t)),
+	};
 	struct cm_con_data_t local = cm_con_data_to_wire(cm_con_data_of(res));
 	struct hello peers;
 	struct cm_con_data_t remote;
