@@ -8,7 +8,7 @@ function wrong(message) { print $2 "\t" message }
 BEGIN {
 	FS = "\t"
 	if (page ~ /^docs-zh/) {
-		sections = "这一课新在哪里|课前三问|原理|代码|运行|你会看到|弄坏它|思考题"
+		sections = "本课的新内容|课前三问|原理|代码|运行|你会看到|故意出错|思考题"
 		items = "- **时间**|- **需要**|- **学完之后**"
 		now = "**现在你会了**"
 		own = "**练习**"

@@ -48,9 +48,9 @@ page() {
 }
 
 in_chinese() {
-	sed 's/What is new/这一课新在哪里/; s/Time/时间/; s/You need/需要/
+	sed 's/What is new/本课的新内容/; s/Time/时间/; s/You need/需要/
 	s/Afterwards you can/学完之后/; s/Three questions first/课前三问/; s/The idea/原理/
-	s/The code/代码/; s/Run it/运行/; s/What you see/你会看到/; s/Break it/弄坏它/
+	s/The code/代码/; s/Run it/运行/; s/What you see/你会看到/; s/Break it/故意出错/
 	s/Questions/思考题/; s/You can now/现在你会了/'
 }
 
@@ -112,7 +112,7 @@ DRIFT=(
 	"echo '[a](../out)' >>README.md" '^README.md:2: the link ../out leaves the tree'
 	"rm docs-zh/01-a.md" 'there is no docs-zh/01-a.md'
 	"echo '## More' >>lessons/01-a/README.md" 'ends before the heading of level 2 of lessons/01-a'
-	"sed -i '/^## Break it/d' lessons/01-a/README.md; sed -i '/^## 弄坏它/d' docs-zh/01-a.md" '弄坏它'
+	"sed -i '/^## Break it/d' lessons/01-a/README.md; sed -i '/^## 故意出错/d' docs-zh/01-a.md" '故意出错'
 	"printf '断在逗号，\n不好。\n' >>docs-zh/01-a.md" '^docs-zh/01-a.md:[0-9]+: the line before'
 	"echo 'One fence.' >>lessons/01-a/README.md" 'the first fence of this page, which no lesson introduces'
 	"sed -i 's/Two queues/Three/' lessons/glossary.txt" '^lessons/GLOSSARY.md has drifted from lessons/glossary.txt'
