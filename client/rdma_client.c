@@ -92,7 +92,7 @@ static int talk(const struct rdma_options *opt, struct rdma_resources *res,
 	int64_t deadline;
 	int rc;
 
-	report_step("QP to INIT, and post receives before anybody may send");
+	report_step("QP to INIT; post receives before the peer may send");
 	rc = modify_qp_to_init(res);
 	if (!rc)
 		rc = post_all_receives(res);
@@ -127,7 +127,7 @@ static int talk(const struct rdma_options *opt, struct rdma_resources *res,
 	report_step("send, then receive");
 	rc = send_then_receive(opt, res, &out);
 
-	report_step("meet the server again before anything is destroyed");
+	report_step("synchronize with the server before destroying anything");
 	rc = sock_sync_step(*sock, SYNC_DONE, rc, deadline_in_ms(exchange_ms));
 	return rc ? rc : report_outcome(opt, res, &out);
 }

@@ -28,13 +28,13 @@ int post_receive(struct rdma_resources *res, uint32_t slot)
 		.lkey = res->mr->lkey,
 	};
 	struct ibv_recv_wr wr = {
-		/* wr_id 原样出现在 CQE 里：是我们认出“哪一个做完了”的唯一凭据。*/
+		/* wr_id 原样出现在 CQE 里：只有靠它才能识别是哪个请求完成了。*/
 		.wr_id = WR_ID_RECV(slot),
 		.sg_list = &sge,
 		.num_sge = 1,
 	};
 	struct ibv_recv_wr *bad;
-	/* SEND 不带目的地址：数据落在哪里，由接收方最先 post 的那个 WR 决定。*/
+	/* SEND 不带目的地址：数据放到哪里，由接收方最先 post 的那个 WR 决定。*/
 	int err = ibv_post_recv(res->qp, &wr, &bad);
 
 	remember_receive(&res->posted[slot % res->recv_slots], &wr);
@@ -195,7 +195,7 @@ int await_completion(struct rdma_resources *res, uint64_t wr_id,
 	int n = 0;
 
 	while (!n) {
-		/* 每次都先看：即使总有现成的可取，Ctrl-C 也要有人理。*/
+		/* 每次都先检查：即使总有 completion 可取，也要能响应 Ctrl-C。*/
 		if (stop_requested())
 			n = -EINTR;
 		else

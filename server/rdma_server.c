@@ -94,7 +94,7 @@ static int serve(const struct rdma_options *opt, struct rdma_resources *res,
 	int64_t deadline;
 	int rc;
 
-	report_step("QP to INIT, and post receives before anybody may send");
+	report_step("QP to INIT; post receives before the peer may send");
 	rc = modify_qp_to_init(res);
 	if (!rc)
 		rc = post_all_receives(res);
@@ -129,7 +129,7 @@ static int serve(const struct rdma_options *opt, struct rdma_resources *res,
 	report_step("receive, then send");
 	rc = receive_then_send(opt, res, &out);
 
-	report_step("meet the client again before anything is destroyed");
+	report_step("synchronize with the client before destroying anything");
 	rc = sock_sync_step(*sock, SYNC_DONE, rc, deadline_in_ms(exchange_ms));
 	return rc ? rc : report_outcome(opt, res, &out);
 }

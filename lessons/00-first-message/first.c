@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 // region device
-/* 失败就退出。建好的对象不必逐个拆：进程结束时，内核会收回。*/
+/* 失败就退出。建好的对象不必逐个销毁：进程结束时，内核会收回。*/
 static void fail(const char *call, int err)
 {
 	fprintf(stderr, "error: %s: %s\n", call, strerror(err));
@@ -20,7 +20,7 @@ static void fail(const char *call, int err)
 	exit(1);
 }
 
-/* 有的 verb 返回错误码，由 check() 来看；有的返回 NULL 并设 errno，当场就看。*/
+/* 有的 verb 返回错误码，由 check() 检查；有的返回 NULL 并设 errno，要立即检查。*/
 static void check(const char *call, int err)
 {
 	if (err)
@@ -34,7 +34,7 @@ static struct ibv_context *open_device(const char *name)
 
 	if (!list || !list[0])
 		fail("ibv_get_device_list()", ENODEV);
-	/* 列表以 NULL 结束。没点名，就取第一个。*/
+	/* 列表以 NULL 结束。没有指定名字，就取第一个。*/
 	while (name && list[i] && strcmp(ibv_get_device_name(list[i]), name))
 		i++;
 	if (!list[i])
@@ -69,7 +69,7 @@ static struct ibv_gid_entry find_gid(struct ibv_context *context)
 // endregion device
 
 // region connect
-/* 新建的 QP 要走三步。mask 说明哪些字段算数：少给一个必需的，就是 EINVAL。*/
+/* 新建的 QP 要走三步。mask 指明哪些字段有效：缺了必需的字段，就返回 EINVAL。*/
 static void connect_qp(struct ibv_qp *qp, uint32_t psn, uint32_t peers_qpn,
 		       uint32_t peers_psn, const struct ibv_gid_entry *gid)
 {
@@ -93,7 +93,7 @@ static void connect_qp(struct ibv_qp *qp, uint32_t psn, uint32_t peers_qpn,
 	attr.ah_attr.grh.sgid_index = (uint8_t)gid->gid_index;
 	attr.ah_attr.grh.hop_limit = 64;
 	check("ibv_modify_qp(RTR)", ibv_modify_qp(qp, &attr, mask));
-	/* RTR → RTS（能发）：自己的第一个包是几号，等 ACK 等多久，重发几次。*/
+	/* RTR → RTS（能发）：自己的第一个包是几号，等 ACK 的时间，重传的次数。*/
 	mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
 	       IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	attr.qp_state = IBV_QPS_RTS;
@@ -117,11 +117,11 @@ static void transfer(struct ibv_qp *a, struct ibv_qp *b, struct ibv_mr *mr)
 	from.lkey = into.lkey = mr->lkey;
 	check("ibv_post_recv(B)", ibv_post_recv(b, &recv, &bad_recv));
 	send.opcode = IBV_WR_SEND;
-	send.send_flags = IBV_SEND_SIGNALED; /* 做完了也要告诉我 */
+	send.send_flags = IBV_SEND_SIGNALED; /* 完成时要产生 completion */
 	check("ibv_post_send(A)", ibv_post_send(a, &send, &bad_send));
 }
 
-/* 请求做完了，CQ 里才有 completion。一遍遍地问，直到 @count 个都来了，都成功。*/
+/* 请求完成后，CQ 里才有 completion。反复轮询，直到取到 @count 个，而且都成功。*/
 static void wait_for(struct ibv_cq *cq, int count)
 {
 	time_t end = time(NULL) + 5;
@@ -158,12 +158,12 @@ int main(int argc, char *argv[])
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	if (!pd)
 		fail("ibv_alloc_pd()", errno);
-	/* MR 是注册过的内存，设备只碰这些。LOCAL_WRITE：设备可以往里写。*/
+	/* MR 是注册过的内存，设备只能访问这些内存。LOCAL_WRITE：设备可以往里写。*/
 	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
 	struct ibv_mr *mr = ibv_reg_mr(pd, half, sizeof(half), access);
 	if (!mr)
 		fail("ibv_reg_mr()", errno);
-	/* CQ 收“做完了”的消息：一个 SEND、一个 RECV，两个位置。*/
+	/* CQ 接收 completion：SEND 和 RECV 各一个，共两个位置。*/
 	struct ibv_cq *cq = ibv_create_cq(context, 2, NULL, NULL, 0);
 	if (!cq)
 		fail("ibv_create_cq()", errno);
@@ -189,7 +189,7 @@ int main(int argc, char *argv[])
 	transfer(a, b, mr);
 	wait_for(cq, 2);
 	printf("[Step 4] A's SEND is in B's RECV: \"%s\"\n", half[1]);
-	/* 倒着拆：还有 QP 在用，CQ、PD 就拆不掉（EBUSY）。*/
+	/* 按相反的次序销毁：还有 QP 在用，CQ、PD 就不能销毁（EBUSY）。*/
 	check("ibv_destroy_qp(A)", ibv_destroy_qp(a));
 	check("ibv_destroy_qp(B)", ibv_destroy_qp(b));
 	check("ibv_destroy_cq()", ibv_destroy_cq(cq));
