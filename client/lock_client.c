@@ -122,7 +122,10 @@ static int change_record(struct remote_memory *memory, bool orphaned,
 		return fail(-EBADMSG, NULL,
 			    "the lock did not hold: %ju entries, %ju exits",
 			    shared.entries, shared.exits);
-	/* 上一个持有者死在两个 WRITE 之间：exits 从 entries 接着数，就是替它做完。*/
+	/*
+	 * 上一个持有者在两个 WRITE 之间退出：让 exits 从 entries 继续，就完成
+	 * 了它没有做完的更新。
+	 */
 	tally->repairs += shared.entries != shared.exits;
 	tally->entries = shared.entries + 1;
 	rc = write_word(memory, OFFSET(entries), tally->entries);

@@ -155,7 +155,7 @@ static int look(struct producer *p)
 }
 
 // region ring-produce
-/* 直到至多 @places 条还没被取走、至多 @slots 条还没完成。*/
+/* 等到未被取走的不超过 @places 条，未完成的不超过 @slots 条。*/
 static int wait_for_room(struct producer *p, uint64_t places, uint64_t slots)
 {
 	struct poll_pause pause = { 0 };
@@ -170,7 +170,10 @@ static int wait_for_room(struct producer *p, uint64_t places, uint64_t slots)
 			return rc;
 		if (p->taken != before)
 			pause = (struct poll_pause){ 0 };
-		/* 写着写着，消费者没了：RC 要重传好几秒才发现，TCP 立刻就知道。*/
+		/*
+		 * 消费者可能中途退出：RC 要重传好几秒才能发现，TCP 立刻就知
+		 * 道。
+		 */
 		if (pause.napped)
 			rc = sock_check_peer(p->sock, SYNC_DONE);
 		if (!rc)

@@ -33,11 +33,11 @@ int expose_memory(struct rdma_resources *res, void *addr, size_t size,
 		  int access, struct ibv_mr **mr)
 {
 	/*
-	 * 给多少权限就开多少，别顺手全给：rkey 一旦交出去，拿着它的人在整个 MR 里想写
-	 * 哪里就写哪里，撤回的办法只有 dereg（或者改用 window）。
+	 * 只授予必需的权限：rkey 一旦交出去，持有它的一方可以写这个 MR 的任何
+	 * 位置，收回的办法只有 ibv_dereg_mr()（或者改用 window）。
 	 *
-	 * LOCAL_WRITE 总要有：REMOTE_WRITE 与 REMOTE_ATOMIC 没有它就是 EINVAL；替
-	 * 对端写内存的是本地的设备。
+	 * LOCAL_WRITE 总是需要的：REMOTE_WRITE 与 REMOTE_ATOMIC 没有它就是
+	 * EINVAL，因为替对端写内存的是本地的设备。
 	 */
 	struct ibv_mr *made = ibv_reg_mr(res->pd, addr, size,
 					 access | IBV_ACCESS_LOCAL_WRITE);
@@ -51,8 +51,9 @@ int expose_memory(struct rdma_resources *res, void *addr, size_t size,
 int allow_remote(struct rdma_resources *res, unsigned int access)
 {
 	/*
-	 * INIT→INIT 与 RTS→RTS 都可以只改 ACCESS_FLAGS；RTR→RTR 不是合法的转换。
-	 * 连着很多对端时，这是按连接收放权限的地方：同一个 MR，这个 QP 能写，那个不能。
+	 * INIT→INIT 与 RTS→RTS 都可以只改 ACCESS_FLAGS；RTR→RTR 不是合法的转
+	 * 换。有很多对端时，就在这里按连接授予或收回权限：同一个 MR，这个 QP 能
+	 * 写，那个不能。
 	 */
 	struct ibv_qp_attr attr = { .qp_state = res->qp->state,
 				    .qp_access_flags = access };
@@ -70,7 +71,9 @@ int post_read(struct rdma_resources *res, uint32_t slot, struct ibv_sge *into,
 		.sg_list = into,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_READ,
-		/* 数据何时到齐，只有这个 CQE 知道，所以 READ 总是 signaled。*/
+		/*
+		 * 数据是否到齐，只有这个 CQE 能说明，所以 READ 总是 signaled。
+		 */
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
 	};
@@ -90,8 +93,8 @@ int post_write(struct rdma_resources *res, uint32_t slot, uint32_t length,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
 		/*
-		 * 成功的 CQE 只说“对端的设备收下了，负责到底”。它不说数据已经在对端的
-		 * 内存里，更不说对端的程序看见了。
+		 * 成功的 CQE 只说明对端的设备已经接收数据，并对它负责。它不说
+		 * 明数据已经在对端的内存里，更不说明对端的程序已经看到。
 		 */
 		.send_flags = flags,
 		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
@@ -113,15 +116,19 @@ int post_write_imm(struct rdma_resources *res, uint32_t slot, uint32_t length,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
 		.send_flags = flags,
-		/* 4 个字节，跟着最后一个包走；字段是 big-endian，两端字节序不同才不会错。*/
+		/*
+		 * 4 个字节，随最后一个包送到。字段是 big-endian，所以两端字节
+		 * 序不同也不会错。
+		 */
 		.imm_data = htonl(imm),
 		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
 	};
 
 	/*
-	 * 数据照样直接写到地址上；多出来的是：对端一个 receive 被用掉（buffer 不碰，可以
-	 * 没有），换来一个 completion。它一来，数据就一定在内存里了。没有 receive 就
-	 * 与 SEND 一样，RNR。
+	 * 数据直接写到指定的地址，与 WRITE 相同。此外，对端用掉一个 receive
+	 * （不写它的 buffer，也可以没有 buffer），得到一个 completion。
+	 * completion 到了，数据就一定已经在内存里。没有 receive 的后果与 SEND
+	 * 相同：RNR。
 	 */
 	return post_request(res, &wr);
 }
@@ -138,14 +145,17 @@ static int post_atomic(struct rdma_resources *res, uint64_t wr_id,
 		       enum ibv_wr_opcode opcode, uint64_t addr, uint32_t rkey,
 		       uint64_t compare_add, uint64_t swap)
 {
-	/* 原来的值回到本地这 8 个字节里，像 READ 一样；所以也占一个 max_rd_atomic。*/
+	/*
+	 * 旧值放进本地的这 8 个字节，与 READ 相同；所以它也占用一个
+	 * max_rd_atomic。
+	 */
 	struct ibv_sge sge = slot_sge(res, WR_ID_SLOT(wr_id), 8);
 	struct ibv_send_wr wr = {
 		.wr_id = wr_id,
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = opcode,
-		/* 不知道原来的值，就不知道成没成：总是 signaled。*/
+		/* 不知道旧值，就不知道是否成功：总是 signaled。*/
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.atomic = { .remote_addr = addr,
 			       .rkey = rkey,
@@ -160,8 +170,8 @@ int post_compare_swap(struct rdma_resources *res, uint32_t slot, uint64_t addr,
 		      uint32_t rkey, uint64_t expected, uint64_t desired)
 {
 	/*
-	 * 没换成也是 SUCCESS：操作做完了，只是条件不成立。拿回来的原值等于 expected，
-	 * 才是换成了。
+	 * 没有换成也是 SUCCESS：操作已经完成，只是条件不成立。返回的旧值等于
+	 * expected，才说明换成了。
 	 */
 	return post_atomic(res, WR_ID_SWAP(slot), IBV_WR_ATOMIC_CMP_AND_SWP,
 			   addr, rkey, expected, desired);
@@ -170,7 +180,7 @@ int post_compare_swap(struct rdma_resources *res, uint32_t slot, uint64_t addr,
 int post_fetch_add(struct rdma_resources *res, uint32_t slot, uint64_t addr,
 		   uint32_t rkey, uint64_t add)
 {
-	/* 加负数就是加它的补码：64 位，溢出绕回。*/
+	/* 加负数就是加它的补码：64 位，溢出时回绕。*/
 	return post_atomic(res, WR_ID_ADD(slot), IBV_WR_ATOMIC_FETCH_AND_ADD,
 			   addr, rkey, add, 0);
 }
@@ -209,15 +219,18 @@ int post_bind_window(struct rdma_resources *res, uint32_t slot,
 		.opcode = IBV_WR_BIND_MW,
 		.send_flags = IBV_SEND_SIGNALED,
 		.bind_mw = { .mw = mw,
-			     /* 低 8 位归我们：每 bind 一次换一个，旧的 key 就作废。*/
+			     /*
+			      * 低 8 位由程序决定：每次 bind 换一个值，旧的 key
+			      * 就失效。
+			      */
 			     .rkey = ibv_inc_rkey(mw->rkey),
 			     .bind_info = *part },
 	};
 	int rc = post_request(res, &wr);
 
 	/*
-	 * type 1 的 ibv_bind_mw 由库来改 mw->rkey；type 2 要自己改，下一次 bind 与
-	 * invalidate 都凭它认出这个 window。
+	 * type 1 的 ibv_bind_mw() 由库更新 mw->rkey；type 2 要自己更新，下一次
+	 * bind 和 invalidate 都用它来找到这个 window。
 	 */
 	if (!rc)
 		mw->rkey = wr.bind_mw.rkey;
@@ -229,7 +242,10 @@ int post_invalidate(struct rdma_resources *res, uint32_t slot, uint32_t rkey)
 	struct ibv_send_wr wr = {
 		.wr_id = WR_ID_INVALIDATE(slot),
 		.opcode = IBV_WR_LOCAL_INV,
-		/* 它完成之前，对端凭旧 key 写进来的还算数；完成之后，一个字节也进不来。*/
+		/*
+		 * 它完成之前，对端用旧 key 写的仍然有效；完成之后，一个字节也
+		 * 写不进来。
+		 */
 		.send_flags = IBV_SEND_SIGNALED,
 		.invalidate_rkey = rkey,
 	};
@@ -245,7 +261,10 @@ int post_send_invalidate(struct rdma_resources *res, uint32_t slot,
 		.wr_id = WR_ID_SEND(slot),
 		.sg_list = &sge,
 		.num_sge = 1,
-		/* “用完了，key 还你”：一条消息办两件事，对端省一次 LOCAL_INV。*/
+		/*
+		 * “已经用完，key 还给你”：一条消息完成两件事，对端不必再做
+		 * LOCAL_INV。
+		 */
 		.opcode = IBV_WR_SEND_WITH_INV,
 		.send_flags = IBV_SEND_SIGNALED,
 		.invalidate_rkey = rkey,

@@ -182,15 +182,16 @@ static void free_locks(struct peer *peer)
 	struct rdma_resources *res = &peer->res;
 	uint64_t word, *held;
 
-	/* 先拆 QP；PD、内存与 MR 是借来的，放下就好。*/
+	/* 先销毁 QP；PD、内存和 MR 是借用的，只清空指针。*/
 	res->pd = NULL;
 	res->mr = NULL;
 	res->buf = NULL;
 	res->context = NULL;
 	destroy_objects(res);
 	/*
-	 * 原子操作只对经过同一张网卡的彼此原子，对 CPU 不是（IBV_ATOMIC_HCA）。这里仍可
-	 * 由 CPU 来写：字里是死者的号码，别人的 CAS 只期望“没有持有者”，都换不成。
+	 * 原子操作只相对于经过同一张网卡的请求是原子的，相对于 CPU 不是
+	 * （IBV_ATOMIC_HCA）。这里仍可以由 CPU 来写：锁字里是已退出的 client 的
+	 * 编号，而其他 client 的 CAS 都期望“没有持有者”，不可能成功。
 	 */
 	while ((held = held_by(peer, &word))) {
 		__atomic_store_n(held,

@@ -169,8 +169,8 @@ static int take_all(struct ring *ring)
 }
 
 /*
- * 攒到 ring 的四分之一再还，或者闲下来的时候还：一条一还的话，credit 比消息还多。上一个
- * WRITE 完成之前不发下一个：它的 slot 还是网卡的。
+ * 取走 ring 的四分之一，或者空闲时，才还 credit：如果每条都还，credit 比消息还
+ * 多。上一个 WRITE 完成之前不发下一个：在那之前，它的 slot 仍归网卡使用。
  */
 static int give_credit(struct ring *ring, bool idle)
 {

@@ -125,11 +125,11 @@ const struct qp_transition *qp_transition(enum ibv_qp_type type,
 
 // region mask-allowed
 /*
- * 内核的全部判断就这几行。两处出人意料：
- *   - 带了 CUR_STATE，内核就不看自己记的状态，而是相信你说的——说谎也行：QP 真的
- *     会从 RESET 到 RTS，只是没有 AV，发不出包；
- *   - 除了去 RTR，uverbs 见到 AV 就替你加上 PORT（换了路，port 也要跟着换）。于是
- *     UC 的 SQD→SQD 虽然在表里允许 AV，用户态却永远用不成：那一行不允许 PORT。
+ * 内核的全部判断就是这几行。两处出人意料：带了 CUR_STATE，内核就不看自己的记
+ * 录，而以你给的为准，即使不真实：QP 真的会从 RESET 到 RTS，只是没有 AV，发不
+ * 出包。另外，除了去 RTR，uverbs 见到 AV 就自动加上 PORT，因为换了路径，port 也
+ * 可能要换。所以 UC 的 SQD→SQD 虽然在表里允许 AV，从用户态却用不了：那一行不允
+ * 许 PORT。
  */
 bool qp_mask_allowed(enum ibv_qp_type type, enum ibv_qp_state now,
 		     enum ibv_qp_state claimed, enum ibv_qp_state to,
@@ -202,36 +202,37 @@ static const struct {
 	{ IBV_QPS_RESET,
 	  IBV_QPS_INIT,
 	  { "port and rights are set; receives may be posted from here on",
-	    "定下 port 和权限；从这里起可以 post receive" } },
+	    "设定 port 和权限；从这里起可以 post receive" } },
 	{ IBV_QPS_INIT,
 	  IBV_QPS_INIT,
 	  { "port, P_Key and rights may be set again",
-	    "可以重新定 port、P_Key 和权限" } },
+	    "可以重新设定 port、P_Key 和权限" } },
 	{ IBV_QPS_INIT,
 	  IBV_QPS_RTR,
-	  { "the QP receives from here on; with an AV the kernel first looks "
-	    "for the way to the peer (up to 1 s)",
-	    "从这里起能收；有 AV 时，内核先找到对端的路（最多 1 秒）" } },
+	  { "the QP receives from here on; with an AV the kernel first "
+	    "resolves "
+	    "the path to the peer (up to 1 s)",
+	    "从这里起能收；有 AV 时，内核先解析到对端的路径（最多 1 秒）" } },
 	{ IBV_QPS_RTR,
 	  IBV_QPS_RTS,
 	  { "the QP sends from here on, too", "从这里起也能发" } },
 	{ IBV_QPS_RTS,
 	  IBV_QPS_RTS,
-	  { "a few attributes are changed while it works",
-	    "边工作边改少数几个属性" } },
+	  { "a few attributes may be changed while it runs",
+	    "不停止收发，修改少数几个属性" } },
 	{ IBV_QPS_RTS,
 	  IBV_QPS_SQD,
 	  { "sends under way are finished, new ones wait; drained when "
 	    "sq_draining is 0",
-	    "在途的发完，新的先等着；sq_draining 为 0 就排空了" } },
+	    "已开始发送的发完，新的等待；sq_draining 为 0 就排空了" } },
 	{ IBV_QPS_SQD,
 	  IBV_QPS_RTS,
 	  { "sending goes on; EINVAL while still draining",
 	    "继续发送；还没排空时是 EINVAL" } },
 	{ IBV_QPS_SQD,
 	  IBV_QPS_SQD,
-	  { "path and limits are changed while nothing is being sent",
-	    "趁没有发送，改路径和各种上限" } },
+	  { "path and limits may be changed while nothing is being sent",
+	    "停止发送期间，修改路径和各种上限" } },
 	{ IBV_QPS_SQE,
 	  IBV_QPS_RTS,
 	  { "sending goes on after a failed send", "send 失败之后继续发送" } },

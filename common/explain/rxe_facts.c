@@ -19,9 +19,9 @@ static const struct rxe_fact_row rows[] = {
 	  SINCE(6, 5),
 	  .before = { "IBV_EVENT_QP_LAST_WQE_REACHED never comes",
 		      "IBV_EVENT_QP_LAST_WQE_REACHED 从不出现" },
-	  .since = { "it comes each time that the receiving side of a QP in "
-		     "ERR has anything to do",
-		     "ERR 里的 QP，接收一侧每有事可做就来一次" },
+	  .since = { "it comes whenever the receiving side of a QP in "
+		     "ERR has work to do",
+		     "QP 在 ERR 时，接收侧每次有工作要做都会产生一次" },
 	  .seen_by = "labs/tests/ucx/long_ucx_hang.sh" },
 	{ .name = "hides-local-errors",
 	  SINCE(6, 12),
@@ -36,7 +36,8 @@ static const struct rxe_fact_row rows[] = {
 	  SINCE(6, 12),
 	  .before = { "ibv_modify_qp without IBV_QP_STATE in the mask: EINVAL",
 		      "ibv_modify_qp 的 mask 里没有 IBV_QP_STATE：EINVAL" },
-	  .since = { "0, and the QP stays where it is", "返回 0，QP 不动" },
+	  .since = { "0, and the QP stays where it is",
+		     "返回 0，QP 的状态不变" },
 	  .seen_by = "labs/faults/run state-bit-forgotten" },
 	{ .name = "looks-at-ud-access-first",
 	  SINCE(6, 12),
@@ -44,7 +45,8 @@ static const struct rxe_fact_row rows[] = {
 		      "the table",
 		      "UD 的 QP 带 ACCESS_FLAGS 调 ibv_modify_qp：查表之后 "
 		      "EINVAL" },
-	  .since = { "EINVAL before the table is asked", "不等查表就 EINVAL" },
+	  .since = { "EINVAL before the table is consulted",
+		     "不等查表就 EINVAL" },
 	  .seen_by = "labs/tests/explain/qp_sweep.c" },
 	{ .name = "maps-read-only-files",
 	  SINCE(6, 12),

@@ -66,10 +66,13 @@ static void kv_seal(struct kv_half *half, uint32_t version)
 }
 
 // region kv-check
-/* 锁字里是 @version，再读来的 @half 是完整的那一版吗？-EBADMSG：坏了；-ESTALE：别的版。*/
+/*
+ * 锁字里的版本是 @version。在它之后读到的 @half 是不是完整的这一版？-EBADMSG：
+ * 内容损坏；-ESTALE：另一个版本。
+ */
 static int kv_check(const struct kv_half *half, uint32_t version, uint32_t most)
 {
-	/* 先看长度：读坏了的话，它可以是任何数。*/
+	/* 先检查长度：内容损坏时，它可以是任何数。*/
 	if (half->length > most || half->key[KV_KEY_MOST] ||
 	    half->crc != checksum(half))
 		return -EBADMSG;
@@ -179,14 +182,14 @@ static int write_half(struct kv *kv, uint32_t cell, const char *key,
 	half->length = length;
 	memcpy(half->value, value, length);
 	kv_seal(half, version);
-	/* 不等它：放锁的 CAS 在同一个 QP 上排在后面。*/
+	/* 不必等待：解锁的 CAS 在同一个 QP 上，排在它后面。*/
 	return memory_write(kv->memory, cell, half_at(kv, version),
 			    (uint32_t)sizeof(*half) + length);
 }
 
 /*
- * 拿着锁写。@version：找的时候看到的版本。那时空着，现在却有了：也许被别的 key 占去了，
- * 放手再找（-EAGAIN）。
+ * 持有锁时写入。@version：查找时看到的版本。如果当时是空的，现在却已被占用，可
+ * 能是别的 key 占用了它：解锁后重新查找（-EAGAIN）。
  */
 static int put_locked(struct kv *kv, uint32_t cell, const char *key,
 		      const void *value, uint32_t length, uint32_t *version)
@@ -197,7 +200,10 @@ static int put_locked(struct kv *kv, uint32_t cell, const char *key,
 
 	if (rc)
 		return rc;
-	/* LOCK_ORPHANED 不必理会：死者写的是没人看的那半边，这一次正好盖掉。*/
+	/*
+	 * 不必处理 LOCK_ORPHANED：已退出的 client 写的是没有人读的半区，这次写
+	 * 入会覆盖它。
+	 */
 	now = LOCK_COUNT(word);
 	if (!*version && now) {
 		rc = memory_unlock(kv->memory, cell, word, now);

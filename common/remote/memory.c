@@ -215,8 +215,8 @@ int memory_lock(struct remote_memory *memory, uint32_t cell, uint64_t *before)
 		if (rc)
 			return rc;
 		/*
-		 * 看着是空的，不等于轮到我：CAS 才算数。期望值里有 count，所以“放开又被
-		 * 别人改过再放开”也骗不过去（ABA）。
+		 * 锁看上去空闲，不等于已经得到：以 CAS 的结果为准。期望值里有
+		 * count，所以“解锁、修改、再解锁”之后也不会匹配（ABA）。
 		 */
 		expected = found;
 		rc = memory_swap(memory, cell, 0, expected,
@@ -234,8 +234,9 @@ int memory_unlock(struct remote_memory *memory, uint32_t cell, uint64_t before,
 	const uint64_t held = LOCK_FREE_AT(LOCK_COUNT(before)) | memory->number;
 	uint64_t found;
 	/*
-	 * 不用 WRITE 写个 0 了事：用 CAS，锁若已不是我的，当场就知道。先前 post 的
-	 * WRITE 都排在它前面，别人看到新的 count 时，内容早已就位。
+	 * 不用 WRITE 写 0，而用 CAS：锁如果已经不属于自己，立刻就能发现。之前
+	 * post 的 WRITE 都排在它前面，所以看到新 count 的 client，看到的内容也
+	 * 是新的。
 	 */
 	int rc =
 		memory_swap(memory, cell, 0, held, LOCK_FREE_AT(count), &found);

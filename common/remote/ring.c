@@ -45,12 +45,12 @@ bool ring_take(const void *place, uint32_t place_bytes, uint64_t n,
 	const struct ring_message *there = place;
 	uint32_t length;
 
-	/* 空转时只看这一个字。volatile：没有人告诉编译器，网卡会改这里。*/
+	/* 空闲时只读这一个字。volatile：编译器不知道网卡会修改这里。*/
 	if (le64toh(*(const volatile uint64_t *)&there->number) != n + 1)
 		return false;
 	/*
-	 * 先抄出来再核对：核对过的与交出去的必须是同一份。直接核对 ring 里的，之后再用，
-	 * 中间还会变——坏心的生产者可以，迟到的重传也可以。
+	 * 先拷贝再检查：检查的和使用的必须是同一份。如果就地检查，检查之后内容
+	 * 还可能变化，可能来自恶意的生产者，也可能来自迟到的重传。
 	 */
 	memcpy(copy, there, sizeof(*copy));
 	length = le32toh(copy->length);

@@ -113,8 +113,8 @@ static void only_flushes(struct rig *rig)
 WRONG_PLAN(uc_read, IBV_WR_RDMA_READ, 64, make_qps(rig, IBV_QPT_UC, false))
 
 const struct fault completion_faults[] = {
-	ROW("lkey-wrong", "a send with an lkey that is no MR's", "wc.status 2 ",
-	    "lkey-unknown", CONNECTED, lkey_wrong),
+	ROW("lkey-wrong", "a send with an lkey that belongs to no MR",
+	    "wc.status 2 ", "lkey-unknown", CONNECTED, lkey_wrong),
 	ROW("mr-deregistered", "the MR is gone before the send", "wc.status 2 ",
 	    "lkey-unknown", CONNECTED, mr_gone),
 	ROW("lkey-of-another-pd", "the MR is registered in another PD",

@@ -150,7 +150,7 @@ static void close_window(struct rig *rig, const struct ibv_mw *mw)
 AT_WINDOW(window_closed, close_window(rig, mw))
 
 const struct fault one_sided_faults[] = {
-	ROW("rkey-wrong", "a WRITE with an rkey that is no MR's",
+	ROW("rkey-wrong", "a WRITE with an rkey that belongs to no MR",
 	    "wc.status 10 ", "rkey-unknown", CONNECTED, rkey_wrong),
 	ROW("rkey-of-my-own", "a READ with the rkey of one's own MR",
 	    "wc.status 10 ", "own-rkey", CONNECTED, rkey_mine),

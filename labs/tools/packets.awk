@@ -29,7 +29,7 @@ function answer(syndrome,    kind, low) {
 	kind = int(syndrome / 32) % 4
 	low = syndrome % 32
 	if (kind == 0) return ""
-	if (kind == 1) return "RNR NAK: come again after " rnr[low + 1] " ms"
+	if (kind == 1) return "RNR NAK: retry after " rnr[low + 1] " ms"
 	if (kind == 3) return "NAK: " (low < 4 ? naks[low + 1] : "code " low)
 	return "syndrome " syndrome
 }

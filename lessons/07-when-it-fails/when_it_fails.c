@@ -82,7 +82,7 @@ static int fail_on_purpose(struct rdma_resources *a)
 	struct ibv_mr wrong = *a->mr, *mr = a->mr;
 	int rc;
 
-	report_step("A sends with an lkey that is nobody's");
+	report_step("A sends with an lkey that belongs to no MR");
 	wrong.lkey ^= 0x00ff00;
 	a->mr = &wrong;
 	rc = post_send(a, 0, a->msg_size, true);
@@ -160,8 +160,8 @@ static int deliver(struct rdma_resources *a, struct rdma_resources *b)
 
 // region sqd
 /*
- * SQD：发送队列排空之后停住，接收照常。此时可以换 AV、timeout 等等（见参考表里
- * SQD→SQD 那一行），再回 RTS，连接不断、PSN 不变。
+ * SQD：发送队列排空之后停止，接收照常。此时可以修改 AV、timeout 等属性（见参考
+ * 表里 SQD→SQD 那一行），再回 RTS，连接不断，PSN 不变。
  */
 static int pause_sending(struct rdma_resources *a, struct rdma_resources *b)
 {
@@ -266,9 +266,9 @@ static int cur_state(void *a)
 
 // region wrong-psn
 /*
- * 没有哪个内核会拒绝一个 PSN。错了会怎样，要看两个数碰巧差多少：多半是重传到头，
- * RETRY_EXC；在 rxe 上也可能更糟——B 把包当作旧的重复包丢掉，却照样 ACK，于是 A 以为送到
- * 了。这里取一个固定的 PSN，好让每次看到的都是后一种。
+ * 没有哪个内核会拒绝一个 PSN。错的后果取决于两个数相差多少：多半是重传次数用
+ * 尽，RETRY_EXC；在 rxe 上可能更糟——B 把包当作旧的重复包丢弃，却照样应答 ACK，
+ * 于是 A 以为已经送到。这里用固定的 PSN，让每次看到的都是后一种情形。
  */
 static int wrong_psn(void *ends)
 {

@@ -151,7 +151,7 @@ static int no_receive(void *walk)
 	return rc ? rc : await(&w->a, WR_ID_WRITE(0));
 }
 
-/* 先写 flag，后写数据：B 在两者之间醒来，拿走的是旧的。*/
+/* 先写 flag，后写数据：B 在两者之间被唤醒，取走的是旧数据。*/
 static int flag_first(void *walk)
 {
 	static const uint64_t flag = 1;
@@ -172,13 +172,16 @@ static int flag_first(void *walk)
 	if (rc)
 		return rc;
 	return fail(-EBADMSG,
-		    "one WRITE for both, the flag its last byte; or WRITE with "
-		    "immediate",
+		    "use one WRITE for both, with the flag as its last byte, "
+		    "or WRITE with immediate",
 		    "B saw the flag and took \"%s\", not \"%s\"", taken,
 		    w->board->text);
 }
 
-/* READ page，WRITE 它的末尾，连成一串，一次 post：中间没有空隙，也没有 FENCE。*/
+/*
+ * READ page、WRITE 它的末尾，连成一个链表，一次 post：中间没有间隔，也没有
+ * FENCE。
+ */
 static int read_and_write_end(struct walk *w, char *page_end, char *copy_end)
 {
 	struct ibv_sge slot = { (uintptr_t)send_slot(&w->a, 0), SLOT_BYTES,
@@ -214,8 +217,8 @@ static int read_and_write_end(struct walk *w, char *page_end, char *copy_end)
 }
 
 /*
- * READ 的末尾还在路上，WRITE 已经取走那里原来的内容。rxe 有时在一次 post 里就把 READ
- * 做完了，错便不露头：多试几次。
+ * READ 末尾的数据还在路上，WRITE 就取走了那里原来的内容。rxe 有时在一次 post 里
+ * 就完成了 READ，错误不会出现，所以多试几次。
  */
 static int no_fence(void *walk)
 {
@@ -253,7 +256,7 @@ const struct lesson_break breaks[] = {
 	{ "no-receive", "immediate, and B has posted no receive", no_receive },
 	{ "flag-first", "the flag is written before the data", flag_first },
 	{ "no-fence", "WRITE on what a READ is still bringing", no_fence },
-	{ "old-window", "WRITE with a window's key after it has ended",
+	{ "old-window", "WRITE with a window's key after it was invalidated",
 	  old_window },
 	{ "past-window", "WRITE within the MR, past the window", past_window },
 	{ "mr-key", "the key of the MR that lies below the window", mr_key },

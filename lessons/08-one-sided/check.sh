@@ -14,12 +14,12 @@ test_the_walk_ends_well_on_two_devices_and_on_one() {
 		echo "rc=$? left $(($(held) - before))"' "$B")
 	assertEquals 2 "$(grep -c "B's text: \"Hello from QP A!\"$" <<<"$out")"
 	assertEquals 2 "$(grep -c 'B: RECV, "there"; B.s text: "data"$' <<<"$out")"
-	assertEquals 2 "$(grep -c 'atomic against: IBV_ATOMIC_' <<<"$out")"
+	assertEquals 2 "$(grep -c 'atomic with respect to: IBV_ATOMIC_' <<<"$out")"
 	assertEquals 2 "$(grep -c 'RECV_RDMA_WITH_IMM, immediate 2026, byte_len 4$' <<<"$out")"
 	assertEquals 2 "$(grep -c 'the copy is the page, all 8192 bytes' <<<"$out")"
-	assertEquals 2 "$(grep -c 'it was 100, so not done, it is 100$' <<<"$out")"
+	assertEquals 2 "$(grep -c 'it was 100, not swapped; it is 100$' <<<"$out")"
 	assertEquals 2 "$(grep -c 'the counter is 800$' <<<"$out")"
-	assertEquals 2 "$(grep -c 'completion says that rkey 0x.* has ended$' <<<"$out")"
+	assertEquals 2 "$(grep -c 'completion says that rkey 0x.* is invalid now$' <<<"$out")"
 	assert_in "$out" '^rc=0 left 0$'
 }
 

@@ -46,9 +46,10 @@ static int compare_swap(struct walk *w, uint64_t expected, uint64_t desired)
 	if (rc)
 		return rc;
 	/* 换成没换成，status 都是 success：只有原值说得出来。*/
-	report_fact("CMP_SWAP %ju by %ju: it was %ju, so %s, it is %ju",
-		    expected, desired, atomic_result(&w->a, 0),
-		    atomic_result(&w->a, 0) == expected ? "done" : "not done",
+	report_fact("CMP_SWAP %ju to %ju: it was %ju, %s; it is %ju", expected,
+		    desired, atomic_result(&w->a, 0),
+		    atomic_result(&w->a, 0) == expected ? "swapped"
+							: "not swapped",
 		    w->board->counter);
 	return 0;
 }
@@ -59,7 +60,7 @@ static const char *atomic_against(enum ibv_atomic_cap cap)
 {
 	switch (cap) {
 	case IBV_ATOMIC_HCA:
-		return "IBV_ATOMIC_HCA, what comes through this device";
+		return "IBV_ATOMIC_HCA, other atomics through this device";
 	case IBV_ATOMIC_GLOB:
 		return "IBV_ATOMIC_GLOB, the CPU's atomics, too";
 	default:
@@ -72,7 +73,7 @@ int atomics(struct walk *w)
 	int rc;
 
 	report_step("atomics on B's counter, which is 40");
-	report_fact("atomic against: %s",
+	report_fact("atomic with respect to: %s",
 		    atomic_against(w->b.device_attr.atomic_cap));
 	w->board->counter = 40;
 	rc = fetch_add(w, 2);
@@ -219,7 +220,7 @@ static int write_cell(struct rdma_resources *res, uint64_t addr, uint32_t rkey)
 	return post_write(res, 0, 8, addr, rkey, IBV_SEND_SIGNALED);
 }
 
-/* 读、加、写三步，各自都没错；八个人读到的却是同一个数。*/
+/* 读、加、写三步各自都正确，但八个 client 读到的是同一个数。*/
 static int read_add_write(struct client *clients, uint64_t addr, uint32_t rkey)
 {
 	int rc = for_all(clients, addr, rkey, read_cell, WR_ID_READ(0));

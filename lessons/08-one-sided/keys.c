@@ -29,8 +29,8 @@ int keys(struct walk *w)
 		rc = expose_memory(&w->b, memory[i], PART_BYTES,
 				   IBV_ACCESS_REMOTE_READ, &mrs[i]);
 	for (int i = 0; i < KEYS && mrs[i]; i++) {
-		report_fact("number %u, and 8 bits: 0x%08x", mrs[i]->rkey >> 8,
-			    mrs[i]->rkey);
+		report_fact("number %u and 8 random bits: 0x%08x",
+			    mrs[i]->rkey >> 8, mrs[i]->rkey);
 		undo = check_destroyed("ibv_dereg_mr", ibv_dereg_mr(mrs[i]));
 		rc = rc ? rc : undo;
 	}
@@ -57,8 +57,8 @@ static int reconnect(struct walk *w)
 
 // region guess
 /*
- * 不经 poll_completion()：猜错是家常便饭，不必次次解释。返回 1 猜中，0 没中。READ 只看
- * 一眼，什么也不改。
+ * 不用 poll_completion()：在这里猜错很正常，不需要解释。返回 1：猜中；0：没
+ * 中。READ 不改变任何内容。
  */
 static int try_key(struct walk *w, const void *addr, uint32_t rkey)
 {
@@ -74,7 +74,7 @@ static int try_key(struct walk *w, const void *addr, uint32_t rkey)
 	return rc ? rc : wc.status == IBV_WC_SUCCESS;
 }
 
-/* 从 A 名正言顺拿到的那一把往后试：编号加一、加二……，每个编号 256 种。*/
+/* 从 A 得到的那个 key 往后试：编号加一、加二……，每个编号有 256 种可能。*/
 static int guess_from(struct walk *w, const void *addr)
 {
 	uint32_t number = (w->a.remote.rkey >> 8) + 1;
@@ -110,6 +110,7 @@ int guess(void *walk)
 		return rc ? rc : not_refused("no key");
 	report_fact("A was given rkey 0x%x, and 0x%x works as well",
 		    w->a.remote.rkey, found);
-	return fail(-EACCES, "an rkey is no secret: narrow it, end it early",
+	return fail(-EACCES,
+		    "an rkey is no secret: grant little, invalidate early",
 		    "A has read \"%s\"", send_slot(&w->a, 0));
 }

@@ -25,7 +25,7 @@ static int nothing_at_b(struct walk *w)
 
 	if (n)
 		return n < 0 ? n : not_refused("a completion of B's");
-	report_fact("B: no completion, its program was not asked");
+	report_fact("B: no completion; its program took no part");
 	return 0;
 }
 
@@ -63,9 +63,9 @@ static int read_hello(struct walk *w)
 
 // region write-send
 /*
- * 数据用 WRITE，消息用 SEND，中间不等。B 只看得见自己的 receive：它一完成，排在前面的
- * WRITE 就已经在内存里了。A 也只要一个 completion：WRITE 不带 SIGNALED，SEND 成了，
- * 它就成了。
+ * 数据用 WRITE，消息用 SEND，中间不等待。B 只看自己的 receive：它完成时，前面
+ * 的 WRITE 已经在内存里。A 也只需要一个 completion：WRITE 不带 SIGNALED；SEND
+ * 成功，说明 WRITE 也成功。
  */
 static int write_then_send(struct walk *w)
 {
@@ -121,7 +121,7 @@ static int write_with_imm(struct walk *w)
 // endregion write-imm
 
 // region fence
-/* 把 B 的 page 搬到 B 的 copy，经 A 的一个 slot，中间不等：先后由 FENCE 保证。*/
+/* 把 B 的 page 经 A 的一个 slot 复制到 B 的 copy，不等待：次序由 FENCE 保证。*/
 static int copy_by_fence(struct walk *w)
 {
 	struct ibv_sge into = { .addr = (uintptr_t)send_slot(&w->a, 0),

@@ -87,9 +87,10 @@ static int hand_back(struct part *p)
 	if (rc)
 		return rc;
 	if (invalidated_rkey(&wc) != p->mw->rkey)
-		return fail(-EPROTO, NULL, "B was not told which key ended");
+		return fail(-EPROTO, NULL,
+			    "B was not told which key was invalidated");
 	report_fact("SEND with invalidate: B's completion says that rkey 0x%x "
-		    "has ended",
+		    "is invalid now",
 		    invalidated_rkey(&wc));
 	return 0;
 }
@@ -112,7 +113,7 @@ static int open_and_close(struct part *p)
 		rc = bind(p);
 	if (rc)
 		return rc;
-	report_fact("invalidated, and bound anew: its rkey is 0x%x",
+	report_fact("invalidated and bound again: its rkey is 0x%x",
 		    p->mw->rkey);
 	return hand_back(p);
 }
@@ -154,7 +155,7 @@ static int write_past_the_window(struct part *p)
 			  (uintptr_t)p->memory + PART_BYTES - 1, p->mw->rkey);
 }
 
-/* 不经 window，直接拿底下那个 MR 的 rkey。*/
+/* 绕过 window，直接用它所在的 MR 的 rkey。*/
 static int write_by_its_mr(struct part *p)
 {
 	return write_text(p->w, HELLO, sizeof(HELLO), (uintptr_t)p->memory,
