@@ -106,7 +106,7 @@ static void connect_qp(struct ibv_qp *qp, uint32_t psn, uint32_t peers_qpn,
 // endregion connect
 
 // region transfer
-/* post 只是把请求放进队列，立即返回。先 receive：有地方放，才可以发。*/
+/* post 只是把请求放进队列，立即返回。先 post receive：有地方放数据，才可以发送。*/
 static void transfer(struct ibv_qp *a, struct ibv_qp *b, struct ibv_mr *mr)
 {
 	struct ibv_sge from = { .addr = (uintptr_t)mr->addr, .length = 17 };
