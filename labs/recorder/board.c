@@ -32,7 +32,7 @@
 #define MOST_FDS    1024
 #define FRESH_NS    500000000
 #define SECOND	    1000000000
-#define RETRIES	    5
+#define RETRIES	    100 /* of 1 ms: who writes may not have a CPU just now */
 
 struct board {
 	uint32_t size;	       /* of this struct: another version has another */
@@ -230,6 +230,8 @@ static bool copy_used(struct board *to, const struct board *from)
 
 static bool copy_out(struct board *to, const struct board *from)
 {
+	const struct timespec nap = { .tv_nsec = 1000000 };
+
 	for (int i = 0; i < RETRIES; i++) {
 		uint32_t turn = atomic_load(&from->turn);
 		bool good = copy_used(to, from);
@@ -237,6 +239,7 @@ static bool copy_out(struct board *to, const struct board *from)
 		atomic_thread_fence(memory_order_acquire);
 		if (!(turn & 1) && turn == atomic_load(&from->turn))
 			return good;
+		nanosleep(&nap, NULL);
 	}
 	return false;
 }

@@ -33,23 +33,21 @@ same-id lkey-unknown
 unsignaled unsignaled
 doubled post-doubled'
 
-# told FILE…: of how many, who has written it tells that it ended, or where it stands,
-# connected, and that is not where it waits for the other to be so, too, or lingers
+# told FILE…: how many of these processes are gone, or have told where they stand,
+# connected, and that is not where they wait for the other to be so, too, or linger
 # (two_sides.c). Who is only slow has to end.
 told() {
-	local file n=0
+	local file lines n=0
 	for file; do
-		"$B/qptrace-report" --dump "$file" 2>/dev/null | awk -v slow="${file/*slow*/1}" '
+		lines=$("$B/qptrace-report" --dump "$file" 2>/dev/null) || continue
+		{ kill -0 "$(sed -n '1s/.*"pid":\([0-9]*\),.*/\1/p' <<<"$lines")" 2>/dev/null &&
+			! awk -v slow="${file/*slow*/1}" '
 			/"to":"RTS"/ { up = 1 }
-			/"ev":"exit"/ { told = 1; up = 0 }
 			up && /"ev":"thread"/ { told = slow != 1 && !/"in":"(read","on":"socket"|poll"})/ }
-			END { exit !told }' && n=$((n + 1))
+			END { exit !told }' <<<"$lines"; } || n=$((n + 1))
 	done
 	echo "$n"
 }
-
-# stopped DIR N: all of so many recordings there; of two of which one is killed, one tells
-stopped() { [[ $(told "$1"/*.qpt*) == $(($2 - 1)) ]]; }
 
 # kill_dead DIR: A of "dead", once it has written that it is connected and goes on
 kill_dead() {
@@ -94,15 +92,14 @@ connections() {
 
 # in_the_lab DIR HOW…: all side by side, until each has told where it stands
 in_the_lab() {
-	local dir=$1 how i
+	local dir=$1 how
 	shift
 	for how; do
 		labs/qptrace -o "$dir/$how.qpt" --stall 2 -- "$B/two_sides" "$how" "$dir/end" \
 			2>"$dir/$how.err" &
 	done
-	for ((i = 0; i < 300; i++)); do
-		kill_dead "$dir"
-		! stopped "$dir" $((2 * $#)) || break
+	until kill_dead "$dir" && [[ $(told "$dir"/*.qpt*) == $((2 * $#)) ]]; do
+		((SECONDS < 150)) || break
 		sleep 0.2
 	done
 	for how in $(pgrep two_sides); do
@@ -119,7 +116,7 @@ oneTimeSetUp() {
 	rm -rf "$B/two"
 	mkdir -p "$B/two"
 	# shellcheck disable=SC2046 # words
-	T=$B/two in_lab "$(declare -f told stopped kill_dead connection until_said connections in_the_lab)
+	T=$B/two in_lab "$(declare -f told kill_dead connection until_said connections in_the_lab)
 		in_the_lab $B/two slow $(cut -d' ' -f1 <<<"$faults" | tr '\n' ' ')"
 	export lab_ran=$?
 }
