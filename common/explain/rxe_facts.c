@@ -69,7 +69,7 @@ static const struct rxe_fact_row rows[] = {
 	/* 13f2a53c2a71 与 f1327abd6abe；实测的是 6.12 与 7.2。*/
 	{ .name = "listens-in-namespaces",
 	  SINCE(7, 1),
-	  .before = { "a device in another network namespace than the first "
+	  .before = { "a device that is not in the first network namespace "
 		      "sends and receives nothing",
 		      "不在第一个 network namespace 里的设备，发不出也收不到" },
 	  .since = { "it works: each namespace has its own UDP socket",

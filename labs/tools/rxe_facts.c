@@ -16,8 +16,8 @@
 static int print_table(bool chinese)
 {
 	report_result("%s\n|---|---|---|---|",
-		      chinese ? "| 从哪个 Linux 起 | 以前 | 以后 | 谁看到 |"
-			      : "| from Linux | before | since | seen by |");
+		      chinese ? "| 从哪个 Linux 起 | 以前 | 以后 | 怎样验证 |"
+			      : "| from Linux | before | since | shown by |");
 	for (int i = 0; i < RXE_FACTS; i++) {
 		const struct rxe_fact_row *row = rxe_fact_row(i);
 
