@@ -114,7 +114,7 @@ static int talk(const struct rdma_options *opt, struct rdma_resources *res,
 	if (!rc)
 		rc = modify_qp_to_rts(res);
 	/*
-	 * 会合：对端也到了 RTS，receive 也 post 好了，才可以发第一个包。自己失败了，
+	 * 同步：对端也到了 RTS，receive 也 post 好了，才可以发第一个包。自己失败了，
 	 * 也在这里告诉对端。
 	 */
 	rc = sock_sync_step(*sock, SYNC_READY, rc, deadline);

@@ -11,7 +11,7 @@
  *	hello          magic(4) version(2) length(2)
  *	cm_con_data_t  qp_num(4) lid(2) gid(16) psn(4) active_mtu(1)
  *	               addr(8) rkey(4) size(4)                    共 43 字节
- *	sync           magic(4) step(4) status(4)      在每个会合点各发一次
+ *	sync           magic(4) step(4) status(4)      在每个同步点各发一次
  *
  * 对端不可信：它可能说的是 HTTP，可能只发半个结构体，可能什么都不发，也可能在
  * 任何一步消失。所以读写都精确计数、都有期限，收到的每个字段都要检查。
@@ -134,7 +134,7 @@ int connect_qp(struct rdma_resources *res, int sock, int64_t deadline)
 	if (!rc)
 		rc = modify_qp_to_rts(res);
 	/*
-	 * 会合点：对端也到了 RTS、也 post 过 receive，才可以发第一个包。少了这一步，
+	 * 同步点：对端也到了 RTS、也 post 过 receive，才可以发第一个包。少了这一步，
 	 * 先到的一方会发给一个还没准备好的 QP：轻则 RNR 重试，重则 RETRY_EXC。
 	 */
 	return sock_sync_step(sock, SYNC_READY, rc, deadline);

@@ -71,7 +71,7 @@ static void keep_alive(int sock)
 	setsockopt(sock, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
-/* 位子有限。满了不是默默挂断：在会合点告诉它 EUSERS，它会原样报告出来。*/
+/* 位子有限。满了不是默默挂断：在同步点告诉它 EUSERS，它会原样报告出来。*/
 static int take_place(struct peer *peer)
 {
 	const struct peer_service *service = peer->service;

@@ -54,7 +54,7 @@ int sock_check_peer(int sock, enum sync_step step)
 	struct sync_msg peers;
 	ssize_t n = recv(sock, &peers, sizeof(peers), MSG_DONTWAIT | MSG_PEEK);
 
-	/* 只偷看（MSG_PEEK）：“我已到达”这条消息要留给随后的会合去读。*/
+	/* 只偷看（MSG_PEEK）：“我已到达”这条消息要留给随后的同步去读。*/
 	if (n == sizeof(peers))
 		return check_sync(&peers, step);
 	if (n == 0)

@@ -79,7 +79,7 @@ static void connect_qp(struct ibv_qp *qp, uint32_t psn, uint32_t peers_qpn,
 
 	/* RESET → INIT：用哪个端口（从 1 数起）。*/
 	check("ibv_modify_qp(INIT)", ibv_modify_qp(qp, &attr, mask));
-	/* INIT → RTR（能收）：对端是谁、在哪里，它的第一个包是几号。*/
+	/* INIT → RTR（能收）：对端是谁、在哪里，它的第一个包的序号。*/
 	mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 	       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	attr.qp_state = IBV_QPS_RTR;
@@ -93,7 +93,7 @@ static void connect_qp(struct ibv_qp *qp, uint32_t psn, uint32_t peers_qpn,
 	attr.ah_attr.grh.sgid_index = (uint8_t)gid->gid_index;
 	attr.ah_attr.grh.hop_limit = 64;
 	check("ibv_modify_qp(RTR)", ibv_modify_qp(qp, &attr, mask));
-	/* RTR → RTS（能发）：自己的第一个包是几号，等 ACK 的时间，重传的次数。*/
+	/* RTR → RTS（能发）：自己的第一个包的序号，等 ACK 的时间，重传的次数。*/
 	mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
 	       IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	attr.qp_state = IBV_QPS_RTS;
