@@ -7,10 +7,10 @@
 #
 #	judge FOLDER FILE RESULTS SHOW…    and end_judging when this shell ends
 #
-# FOLDER is labs/exercises/NN-slug. RESULTS gets a line for each test, its fields
-# apart by tabs: status points of test title observed expected cause hint section.
-# SHOW is called with each, as soon as it is known. The tests are functions of
-# exercise.sh, in their order:
+# FOLDER is labs/exercises/NN-slug. RESULTS gets a line for each test, once all are known,
+# its fields apart by tabs: status points of test title observed expected cause hint section.
+# The status is ok, fail or "not tried". SHOW is called with each line, as soon as it is
+# known. The tests are functions of exercise.sh, in their order:
 #
 #	test_mask() {
 #		worth 15 'title' '题目' && see 2 'section of the page'
@@ -32,7 +32,7 @@ exercise_source() {
 
 # load_exercise: $folder/exercise.sh, which may say otherwise than
 load_exercise() {
-	programs=(rdma_server rdma_client again "${folder##*/}") # that have the stage inside
+	programs=(rdma_server rdma_client contract "${folder##*/}") # that have the stage inside
 	helpers=()      # of build/ or build/exercise/, for the scenes
 	stands_alone='' # the stage is a program without common/
 	todo=('Write what is marked TODO; common/rdma_common.h has the contracts.'
@@ -67,17 +67,18 @@ need_programs() {
 	local made=$root/build/exercise/made.${folder##*/}
 	mkdir -p "$root/build/exercise"
 	(
+		source=$(exercise_source "$folder")
 		load_exercise
 		flock 9
-		[[ ! -e $made || ! -e $root/build/libqptrace.so || -n $(find "$root"/{common,server,client,lessons,labs/recorder,labs/nccl-net,labs/exercises,labs/tests/spy.c,labs/tests/peer.c,labs/tests/tcpx,Makefile} \
-			-newer "$made" \( -name '*.[ch]' -o -name Makefile \) -print -quit) ]] || exit 0
+		[[ ! -e $made || ! -e $root/build/libqptrace.so || -n $(find "$root"/{common,server,client,lessons,labs/recorder,labs/nccl-net,labs/exercises,labs/tests/spy.c,labs/tests/kept.c,labs/tests/peer.c,labs/tests/tcpx,Makefile} \
+			-newer "$made" \( -name '*.[ch]' -o -name Makefile -o -name judge.sh \) -print -quit) ]] || exit 0
 		cd "$root" || exit
 		echo "exercise: building the programs of the tree" >&2
 		"$root/labs/deps.sh" --check build lab >&2 || labs/deps.sh build lab >&2 || exit 77
 		# shellcheck disable=SC2046 # names
 		make -s build/lib{qptrace.so,rdma_common.a} $(tree_makes "${helpers[@]}"
 			[[ $stands_alone ]] || tree_makes "${programs[@]}") >&2 || exit 1
-		make_helpers && touch "$made"
+		make_helpers && print_own && touch "$made"
 	) 9>"$root/build/exercise/lock"
 }
 
@@ -109,9 +110,11 @@ tree_makes() {
 # make_helpers: what only the exercises need, into build/exercise
 make_helpers() {
 	local cc=${CC:-cc} to=build/exercise name
-	"$cc" -D_GNU_SOURCE -O2 -g -fPIC -shared -o $to/spy.so labs/tests/spy.c &&
+	"$cc" -D_GNU_SOURCE -O2 -fPIC -shared -o $to/spy.so labs/tests/spy.c &&
+		"$cc" -D_GNU_SOURCE -O2 -fPIC -shared -o $to/kept.so labs/tests/kept.c &&
 		"$cc" -D_GNU_SOURCE -O2 -o $to/peer labs/tests/peer.c -lisal &&
 		"$cc" -O1 -o $to/idle labs/exercises/idle.c &&
+		"$cc" -D_GNU_SOURCE -O1 -static -o $to/confine labs/exercises/confine.c &&
 		"$cc" -O1 -g -c -o $to/crash.o labs/exercises/crash.c || return
 	for name in "${programs[@]}"; do
 		[[ ! $(our_source "$name") ]] ||
@@ -148,21 +151,65 @@ objects_of() {
 	objects=("$root"/build/lessons/lesson.o "$root/build/lessons/$1"/*.o)
 }
 
+# compile FOLDER: the stage in FOLDER/src, into FOLDER/stage.o; what the compiler says into
+# FOLDER/compiler. What is not initialized is no zero by luck.
+compile() {
+	local cc=${CC:-cc} flags pattern=-ftrivial-auto-var-init=pattern assembler=''
+	flags=$(pkg-config --cflags libibverbs 2>/dev/null)
+	"$cc" $pattern -E -x c /dev/null >/dev/null 2>&1 || pattern=''
+	[[ $("$cc" --version) != *clang* ]] || assembler=-fno-integrated-as
+	# shellcheck disable=SC2086 # lists
+	(cd "$1/src" && TMPDIR=$1 limited "$cc" -D_GNU_SOURCE -I"$root/common" -I"$root/$(dirname "$source")" $flags -std=gnu11 \
+		-O1 -g -fno-omit-frame-pointer $pattern $assembler -fdiagnostics-color=never -Wall -Wextra -Wno-unused \
+		-Wno-unused-parameter -Wno-missing-field-initializers -MD -MF ../included -Wa,--MD,../assembled \
+		-c -o ../stage.o "$stage_file") >"$1/compiler" 2>&1
+}
+
+# print_of FILE.o: the same for the same code, whatever its names and comments are
+print_of() {
+	local bare=$1.bare
+	objcopy -g -R .comment -R '.note*' -R .eh_frame "$1" "$bare" &&
+		objdump -sr "$bare" | tail -n +4 | sha256sum && rm "$bare"
+}
+
+# print_own: that of the course's stage
+print_own() {
+	local made=$root/build/exercise/own.$stage_file
+	mkdir -p "$made/src" && cp "$root/$source" "$made/src/$stage_file" && compile "$made" &&
+		print_of "$made/stage.o" >"$made/print"
+}
+
+# borrowed: why what was compiled into $box is not the learner's own; "" if it is
+borrowed() {
+	local file real flags
+	flags=$(pkg-config --cflags-only-I libibverbs 2>/dev/null)
+	while IFS= read -r file; do
+		real=$(cd "$box/src" && realpath -- "$file" 2>/dev/null)
+		case $real in
+		"$box/src/$stage_file" | "$(realpath "$box")/src/$stage_file" | "$box"/*.s | "$root"/common/*.h | "$root/$(dirname "$source")"/*.h) ;;
+		/usr/include/*.h | /usr/lib/gcc/*.h | /usr/lib/llvm*.h | /usr/lib/clang/*.h | /usr/local/include/*.h) ;;
+		*) [[ $real == *.h && " $flags " == *" -I${real%/*} "* ]] || {
+			say "$stage_file is made of ${file/#"$root/"/}, which was not handed in" \
+				"$stage_file 用了没有交上来的 ${file/#"$root/"/}"
+			return
+		} ;;
+		esac
+	done < <(sed -z 's/\\\n/ /g; s/\(^\|\n\)[^ ]*: /\1/g' "$box/included" "$box/assembled" 2>/dev/null | tr -d '\0' | xargs -n 1 printf '%s\n')
+	[[ ${trusted:-} || $(print_of "$box/stage.o") != "$(cat "$root/build/exercise/own.$stage_file/print" 2>/dev/null)" ]] ||
+		say "$stage_file is ${source}, which the course brings along" "$stage_file 就是课程自带的 ${source}"
+}
+
 # build_learner FILE: into $box/bin; what the compiler says into $box/compiler
 build_learner() {
-	local cc=${CC:-cc} flags stage rest program libs
+	local cc=${CC:-cc} rest program libs
 	local objects jobs=() job rc=0
-	stage=${stage_file%.c}
-	flags=$(pkg-config --cflags libibverbs 2>/dev/null)
 	libs=$(libraries)
-	rest=$(rest_of "$stage")
+	rest=$(rest_of "${stage_file%.c}")
 	mkdir -p "$box/src" "$box/bin"
 	head -c 1000000 "$1" >"$box/src/$stage_file"
-	# shellcheck disable=SC2086 # a list
-	(cd "$box/src" && limited "$cc" -D_GNU_SOURCE -I"$root/common" -I"$root/$(dirname "$source")" $flags -std=gnu11 \
-		-O1 -g -fno-omit-frame-pointer -fdiagnostics-color=never -Wall -Wextra -Wno-unused \
-		-Wno-unused-parameter -Wno-missing-field-initializers \
-		-c -o "$box/stage.o" "$stage_file") >"$box/compiler" 2>&1 || return 1
+	compile "$box" || return 1
+	borrowed >"$box/borrowed"
+	[[ ! -s $box/borrowed ]] || return 1
 	for program in "${programs[@]}"; do
 		objects_of "$program"
 		# shellcheck disable=SC2086 # a list
@@ -191,7 +238,7 @@ complaint() {
 # furnish_box: with what the scenes need
 furnish_box() {
 	local name
-	cp "$root"/build/exercise/{spy.so,peer,idle} "$root/build/libqptrace.so" "$box/bin/"
+	cp "$root"/build/exercise/{spy.so,kept.so,peer,idle,confine} "$root/build/libqptrace.so" "$box/bin/"
 	for name in "${helpers[@]}"; do
 		cp "$root/build/exercise/$name" "$box/bin/" 2>/dev/null || cp "$root/build/$name" "$box/bin/"
 	done
@@ -262,13 +309,37 @@ scene() {
 	done
 	load_records
 	[[ "$stopped " == *" $1 "* ]] || return 0
+	untried=1
 	differs "$(say 'not tried any more' '没有再试')" "$(say 'programs that end' '程序会结束')"
-	because 'three programs before ran on until they were killed: a wait without a deadline' \
-		'此前已有三个程序一直跑到被杀：有一处等待没有期限'
+	because "$(say "earlier programs were killed, as they did not end: $(hung)" "此前的程序没有结束，只能杀掉：$(hung)")"
 	return 1
 }
 
+# hung: how the first program that did not end by itself was killed
+hung() {
+	local of
+	for of in "$box"/seen/*/overran; do
+		[[ -e $of ]] || continue
+		E=${of%/*}
+		load_records
+		ending "$(head -n 1 "$of")"
+		return
+	done
+}
+
 # ---- what was seen
+
+# who NAME: the program that ran under this name, for people
+who() {
+	local words=("$1")
+	[[ ! -e $E/$1.cmd ]] || read -ra words <"$E/$1.cmd"
+	case ${words[0]}:$1 in
+	rdma_*) echo "${words[0]}" ;;
+	*.s) echo "${words[0]} $(say '(server)' '（server）')" ;;
+	*.c) echo "${words[0]} $(say '(client)' '（client）')" ;;
+	*) echo "${words[0]}" ;;
+	esac
+}
 
 rc_of() { cat "$E/$1.rc" 2>/dev/null || echo none; }
 out_of() { cat "$E/$1.out" 2>/dev/null; }
@@ -276,6 +347,7 @@ err_of() { cat "$E/$1.err" 2>/dev/null; }
 
 # load_records: what the recorder wrote in this scene, a record a line: the name of
 # the program's run, then KEY=VALUE, apart by tabs. Several tests look at one scene.
+declare -A of_event=()
 load_records() {
 	[[ ${loaded:-} == "$E" ]] || read_records
 	all_records=("${loaded_records[@]}")
@@ -283,22 +355,29 @@ load_records() {
 
 read_records() {
 	# Of two processes, whichever meets verbs first writes NAME.qpt, the other NAME.qpt.PID.
-	local file files=()
+	local file files=() record key
 	for file in "$E"/*.qpt "$E"/*.qpt.[0-9]*; do
 		[[ ! -s $file ]] || "$root/labs/qptrace" dump "$file" >"$file.lines" 2>/dev/null || :
 		[[ ! -s $file.lines ]] || files+=("$file.lines")
 	done
 	loaded=$E
 	mapfile -t loaded_records < <([[ ! ${files[*]} ]] || jq -rR '(fromjson? // empty) as $r |
-		[(input_filename | sub(".*/"; "") | sub("[.]qpt([.][0-9]+)?[.]lines$"; "")),
-		($r | to_entries[] | "\(.key)=\(.value)")] | join("\t")' "${files[@]}")
+		[(input_filename | sub(".*/"; "") | sub("[.]qpt([.][0-9]+)?[.]lines$"; "")), "ev=\($r.ev)",
+		($r | del(.ev) | to_entries[] | "\(.key)=\(.value)")] | join("\t")' "${files[@]}")
+	of_event=()
+	for record in "${loaded_records[@]}"; do
+		key=${record#*$'\t'}
+		of_event[${record%%$'\t'*} ${key%%$'\t'*}]+=$record$'\n'
+	done
 }
 
-# recorded NAME KEY=VALUE…: sets $records, those of NAME that say all of this
+# recorded NAME KEY=VALUE…: sets $records, those of NAME that say all of this; first ev=…,
+# and it is quick
 recorded() {
-	local record word
+	local record word among=("${all_records[@]}")
 	records=()
-	for record in "${all_records[@]}"; do
+	[[ ${2-} != ev=* ]] || mapfile -t among <<<"${of_event[$1 $2]-}"
+	for record in "${among[@]}"; do
 		[[ $record == "$1"$'\t'* ]] || continue
 		for word in "${@:2}"; do
 			[[ $record$'\t' == *$'\t'"$word"$'\t'* ]] || continue 2
@@ -325,9 +404,9 @@ sets() {
 	# Of one that talks to our hand-made peer, a failure later on is no wonder.
 	[[ $value && -e $E/peer.rc ]] || blame_all
 	if ((${#records[@]})); then
-		differs "$1: $3 ${value:-$(say nothing 没有)}" "$3 ${5:-$4}"
+		differs "$(who "$1"): $3 ${value:-$(say nothing 没有)}" "$3 ${5:-$4}"
 	else
-		differs "$1: $(say "no ibv_$2" "没有 ibv_$2")" "$3 ${5:-$4}"
+		differs "$(who "$1"): $(say "no ibv_$2" "没有 ibv_$2")" "$3 ${5:-$4}"
 	fi
 	return 1
 }
@@ -345,15 +424,34 @@ blame_all() {
 # count NAME KEY=VALUE…: how many there are
 count() { recorded "$@" && echo "${#records[@]}"; }
 
-# leaks NAME: objects that were made and not destroyed, "qp 1 mr 2"; "" for none
+# leaks NAME: objects that were made and not destroyed, "qp 1 mr 2", and what else it has
+# kept, "40 bytes of resources.c:83"; "" for none
 leaks() {
 	local kind left what make unmake text=''
 	for kind in pd:alloc:dealloc mr:reg:dereg cq:create:destroy qp:create:destroy device:open:close; do
 		IFS=: read -r what make unmake <<<"$kind"
-		left=$(($(count "$1" "ev=${make}_$what" err=0) - $(count "$1" "ev=${unmake}_$what" err=0)))
+		recorded "$1" "ev=${make}_$what" err=0
+		left=${#records[@]}
+		recorded "$1" "ev=${unmake}_$what" err=0
+		left=$((left - ${#records[@]}))
 		((left == 0)) || text+="$what $left "
 	done
+	text+=$(kept "$1")
 	echo "${text% }"
+}
+
+# kept NAME: memory and descriptors that it had not given back when it ended
+kept() {
+	local bytes at of
+	[[ -s $E/$1.kept ]] || return 0
+	sed -n 's/^[^:]*: \([0-9]*\) bytes, \(0x[0-9a-f]*\) of \(.*\)/\1 \2 \3/p' "$E/$1.kept" |
+		while read -r bytes at of; do
+			# A return address is after its call.
+			printf -v at '0x%x' $((at - 1))
+			at=$(addr2line -e "$box/bin/${of##*/}" "$at" 2>/dev/null)
+			echo "$bytes bytes of ${at##*/}"
+		done | sort | uniq -c | sed 's/^ *1 //; s/^ *\([0-9]*\) /\1 times /' | head -n 3 | paste -sd , | sed 's/,/, /g; s/ (discriminator [0-9]*)//g'
+	sed -n 's/^[^:]*: \(descriptor.*\|library.*\|[0-9]* threads\)/\1/p' "$E/$1.kept" | grep -vE '[.]qpt|qptrace' | head -n 3 | paste -sd ,
 }
 
 # last_verb NAME: before it was told to end, and took everything down
@@ -394,23 +492,24 @@ crashed() { sed -n 's/^crash: signal \([0-9]*\) .*/\1/p' "$E/$1.err"; }
 
 # ending NAME: how it ended if not by itself: killed, crashed, too much; "" if it did
 ending() {
-	local rc signal line
+	local rc signal line who
 	rc=$(rc_of "$1")
+	who=$(who "$1")
 	case $rc in
 	0 | 1 | 2) return ;;
 	124 | 137)
-		say "$1 ran on until it was killed; last verb: $(last_verb "$1")" \
-			"$1 一直跑到被杀；最后一个 verb：$(last_verb "$1")"
+		say "$who ran on until it was killed; last verb: $(last_verb "$1")" \
+			"$who 一直跑到被杀；最后一个 verb：$(last_verb "$1")"
 		;;
-	153) say "$1 wrote more than 1 MB" "$1 的输出超过 1 MB" ;;
-	none) say "$1 never began" "$1 没有开始" ;;
+	153) say "$who wrote more than 1 MB" "$who 的输出超过 1 MB" ;;
+	none) say "$who never began" "$who 没有开始" ;;
 	1[2-9][0-9])
 		signal=SIG$(kill -l $((rc - 128)))
 		line=$(line_of "$1")
-		say "$1 died by $signal at ${line:-?}; last verb: $(last_verb "$1")" \
-			"$1 死于 $signal，在 ${line:-?}；最后一个 verb：$(last_verb "$1")"
+		say "$who died by $signal at ${line:-?}; last verb: $(last_verb "$1")" \
+			"$who 死于 $signal，在 ${line:-?}；最后一个 verb：$(last_verb "$1")"
 		;;
-	*) say "$1 ended with exit code $rc" "$1 以退出码 $rc 结束" ;;
+	*) say "$who ended with exit code $rc" "$who 以退出码 $rc 结束" ;;
 	esac
 }
 
@@ -443,6 +542,37 @@ explained() {
 is_weak='the peer (failed|closed)|waiting for the peer|nothing came before the deadline|no completion on QP .* within'
 
 # ---- a test
+
+# struck NAME: the failure that the spy was told of met a call
+struck() { grep -q '^fail ' "$E/$1.log" 2>/dev/null; }
+
+# spied NAME KEY: what the spy summed up at the end: polls, arms, events, cpu_ms
+spied() { sed -n "/^polls=/s/.*\\b$2=\\([0-9]*\\).*/\\1/p" "$E/$1.log" 2>/dev/null | tail -n 1; }
+
+# waited NAME: sets $value: ms from its last request to the device until it began to take
+# everything down
+waited() {
+	local record begin=''
+	value=''
+	recorded "$1"
+	for record in "${records[@]}"; do
+		case $record in
+		*$'\tev=post_'* | *$'\tev=modify_qp\t'*) begin=$record ;;
+		*$'\tev=destroy_qp\t'* | *$'\tev=exit\t'*) [[ ! $begin || $value ]] || value=$record ;;
+		esac
+	done
+	[[ $begin && $value ]] || return
+	records=("$value") && value t && set -- "$value"
+	records=("$begin") && value t && value=$((($1 - value) / 1000000))
+}
+
+# in_time NAME LEAST MOST: it waited for so many ms
+in_time() {
+	waited "$1"
+	[[ ! $value ]] || ((value < $2 || value > $3)) || return 0
+	differs "$(who "$1") $(say "ended after ${value:-?} ms" "在 ${value:-?} ms 后结束")" "$(say "$2 to $3 ms, by the clock" "$2 到 $3 ms，看时钟")"
+	return 1
+}
 
 # worth POINTS TITLE-ENGLISH TITLE-CHINESE
 worth() {
@@ -484,8 +614,8 @@ ended_with() {
 		[[ $(rc_of "$name") != "$rc" ]] || continue
 		((${#blame[@]})) || blame=("$name")
 		text=$(ending "$name")
-		differs "${text:-$name $(say "ended with exit code" "的退出码是") $(rc_of "$name")}" \
-			"$name $(say "ends with exit code" "的退出码应是") $rc"
+		differs "${text:-$(who "$name") $(say "ended with exit code" "的退出码是") $(rc_of "$name")}" \
+			"$(who "$name") $(say "ends with exit code" "的退出码应是") $rc"
 		return 1
 	done
 }
@@ -507,35 +637,57 @@ one_line() {
 	printf '%s\n' "${words[*]}"
 }
 
-# run_test NAME: sets $line; $helped: the hint and section of each cause that was named
+# run_test NAME: sets $line; $helped: the hint and section of each cause that was named. What
+# a cause of a test above made fail could not be tried, and counts half; what is not written
+# is another matter.
 run_test() {
 	local points=0 title=$1 hint='' section='' failed='' observed='' expected='' cause='' E='' blame=()
-	local named='' weak='' how=ok got all_records=() records=() value same
+	local named='' weak='' untried='' how=ok got all_records=() records=() value same
 	"$1"
+	got=$points
 	if [[ $failed ]]; then
-		how=fail
+		how=fail got=0
 		cause=${named:-${cause:-$weak}}
-		same=${named//[0-9]/}
+		same=$(cause_as_key "${named:-$weak}")
+		if [[ $untried || ($same && ${helped[$same]:-} && $same != *'is not written'*) ]]; then
+			how='not tried' got=$((points / 2))
+		fi
 		if [[ $same && ${helped[$same]:-} ]]; then
 			IFS=$'\t' read -r hint section <<<"${helped[$same]}"
-			cause+=$(say ' (as in a test above)' '（与上面某一项同因）')
 		elif [[ $same ]]; then
 			helped[$same]=$hint$'\t'$section
 		fi
 	else
 		cause=''
 	fi
-	got=$points
-	[[ ! $failed ]] || got=0
 	printf -v line '%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s' "$how" "$got" "$points" "${1#test_}" \
 		"$title" "$(one_line "$observed")" "$(one_line "$expected")" "$(one_line "$cause")" \
 		"${hint:--}" "${section:--}"
 }
 
+# cause_as_key TEXT: without what differs from run to run: numbers, and which program it was;
+# but two lines that crash are two mistakes
+cause_as_key() {
+	if [[ $1 =~ ${stage_file//./\\.}:[0-9]+ ]]; then
+		echo "${BASH_REMATCH[0]}"
+	else
+		sed -E 's/^[^ ]+ (\([a-z]+\) )?(ran on|wrote more|一直跑到|的输出)/\2/; s/[0-9]//g' <<<"$1"
+	fi
+}
+
+# at_most_earned FILE: what could not be tried counts for as much as was done, at most
+at_most_earned() {
+	awk -F'\t' -v OFS='\t' 'NR == FNR { if ($1 == "ok") earned += $2; next }
+		$1 == "not tried" { if ($2 > earned) $2 = earned; earned -= $2 } { print }' "$1" "$1"
+}
+
 # test_builds comes first, and of every exercise
 test_builds() {
 	worth 5 'it compiles and links into the real programs' '能编译，并链接进真正的程序'
-	if [[ ! $built ]]; then
+	if [[ -s $box/borrowed ]]; then
+		differs "$(<"$box/borrowed")" "$(say 'a stage that you have written' '你自己写的代码')"
+		because "$(<"$box/borrowed"): $(say 'no points for what others have written' '别人写的不给分')"
+	elif [[ ! $built ]]; then
 		differs "$(complaint 3)" "$(say 'no errors' '没有错误')"
 		because "$(complaint 1)"
 	elif [[ $(complaint) ]]; then
@@ -550,6 +702,7 @@ end_judging() {
 	trap '' INT TERM HUP
 	[[ ! $lab_pid ]] || { kill "$lab_pid" && wait "$lab_pid"; } 2>/dev/null
 	[[ ! $box || ${KEEP_BOX:-} ]] || rm -rf "${box:?}" "$box.news" "$box.lab"
+	[[ ! ${results:-} ]] || rm -f "$results".{part,new}
 }
 
 # scenes_of TEST…: those that they look at
@@ -568,30 +721,31 @@ new_box() {
 	! build_learner "$file" || built=1
 }
 
-# run_tests TEST…: to $results and to the command $show
+# run_tests TEST…: to $results, when all are known, and each at once to the command $show
 run_tests() {
 	local test line
 	local -A helped=()
-	: >"$results"
+	: >"$results.part"
 	for test; do
 		run_test "$test"
 		[[ ! $unjudged ]] || return 77
-		echo "$line" >>"$results"
+		echo "$line" >>"$results.part"
 		# Of what does not build there is no more to be said.
 		[[ ! $built && $test != test_builds ]] || "${show[@]}" "$line"
 	done
+	at_most_earned "$results.part" >"$results.new" && mv "$results.new" "$results" && rm "$results.part"
 }
 
 judge() {
 	local built='' news='' ended=' ' stopped='' source show
 	folder=$1 file=$2 results=$3 show=("${@:4}") lab_pid='' box='' attempts=0 unjudged=''
+	rm -f "$results" # of before; if this is interrupted there is none
 	source=$(exercise_source "$folder")
 	load_exercise
 	new_box || return 1
 	[[ ! $built ]] || { need_vm && furnish_box && start_scenes; } || return
 	# shellcheck disable=SC2046 # names
 	run_tests test_builds $(tests_of "$folder") || {
-		rm -f "$results"
 		say "not judged, the VM failed twice: $unjudged; next: labs/lab doctor" \
 			"没有评分，VM 失败了两次：$unjudged；下一步：labs/lab doctor" >&2
 		return 77
@@ -601,7 +755,7 @@ judge() {
 # judge_many FOLDER DIR NAME:TEST…: for whoever trusts the files DIR/NAME/STAGE: each is
 # judged by that test, or "all", and all share a VM. The results are DIR/NAME.results.
 judge_many() {
-	local case test built='' news='' ended=' ' stopped='' source show=(:) dir=$2 all boxes=() tests
+	local case test built='' news='' ended=' ' stopped='' source show=(:) dir=$2 all boxes=() tests trusted=1
 	local -A box_of=()
 	folder=$1 lab_pid='' unjudged=''
 	source=$(exercise_source "$folder")

@@ -7,25 +7,30 @@
 #
 #	scene.sh BOX
 #
-# BOX has bin/ (the real programs with the learner's stage inside, spy.so, peer,
-# libqptrace.so), guest.sh and exercise.sh, whose functions scene_NAME run programs; if
+# BOX has bin/ (the real programs with the learner's stage inside, spy.so, kept.so, peer,
+# confine, libqptrace.so), guest.sh and exercise.sh, whose functions scene_NAME run programs; if
 # there is a file "only", just the scenes that it names:
 #
 #	learner NAME CMD…     until it ends
 #	serving NAME CMD…     in the background, until it listens on $port
 #	reap NAME             wait for that
+#	interrupted SIG WORD NAME CMD…   SIG as soon as the spy has logged WORD
 #	alone NAME CMD…       a program of ours, as root
+#	kill9 NAME, dismiss NAME   a peer that nobody asks for any more
 #
 # with SPY=1, SPY_LIE=… and SPY_FAIL=… for the spy between it and the device
 # (labs/tests/spy.c), and PLAIN=1 to do without the recorder.
 #
-# Each leaves $E/NAME.out .err .rc and, of verbs, NAME.qpt (the recorder's) in
-# BOX/seen/SCENE. The learner's code runs as nobody, who can write to one folder of
+# Each leaves $E/NAME.cmd .out .err .rc, NAME.kept (what it did not give back: kept.c) and,
+# of verbs, NAME.qpt (the recorder's) in BOX/seen/SCENE. The learner's code runs as nobody, who can write to one folder of
 # the VM's memory and to nothing of BOX; it has limits for time, processes, memory,
 # output and disk, and a process group. What is left of it dies with the scene.
 box=$1
 ROOT=$box B=/tmp/bin T=/tmp/scene
 export ROOT B T
+# From the VM's own memory they begin at once: none waits for the host within a deadline.
+rm -rf "$B"
+cp -r "$box/bin" "$B"
 # shellcheck source=labs/tests/guest.sh
 . "$box/guest.sh"
 # shellcheck source=labs/exercises/03-qp-states/exercise.sh
@@ -39,16 +44,15 @@ port=18515
 
 # confined NAME CMD…: replaces this shell
 confined() {
-	local name=$1
+	local name=$1 preload=$B/libqptrace.so
 	shift
 	cd "$W" || exit 99
 	ulimit -c 0 -f "$MAX_OUTPUT" -v 1000000 -t 10 -u 48
-	export QPTRACE_FILE=$W/$name.qpt QPTRACE_QUIET=1 MALLOC_PERTURB_=165
-	export LD_PRELOAD=$B/libqptrace.so${SPY:+:$B/spy.so} SPY_LOG=$W/$name.log
-	[[ ! ${PLAIN:-} ]] || LD_PRELOAD=${SPY:+$B/spy.so}
-	# Of forks that are refused the kernel frees the memory only if it is let.
-	exec timeout -k 1 "${limits[0]:-1}" nice -n 15 setpriv --reuid=65534 --regid=65534 \
-		--clear-groups --no-new-privs "$@"
+	[[ ! ${PLAIN:-} ]] || preload=''
+	export QPTRACE_FILE=$W/$name.qpt QPTRACE_QUIET=1 MALLOC_PERTURB_=165 SPY_LOG=$W/$name.log
+	export LD_PRELOAD=$preload${SPY:+ $B/spy.so}${UNKEPT:- $B/kept.so} KEPT=$W/$name.kept KEPT_FOLDER=$B
+	echo "${*##*/}" >"$T/$name.cmd"
+	exec "$B/confine" "${limits[0]:-1}" "$@"
 }
 
 learner() { run "$1" confined "$@" && overran "$1"; }
@@ -58,9 +62,32 @@ alone() { run "$@"; }
 # overran NAME: who runs on for ever is given less next time
 overran() {
 	case $(<"$T/$1.rc") in
-	124 | 137) limits=("${limits[@]:1}") ;;
+	124 | 137)
+		limits=("${limits[@]:1}")
+		echo "$1" >>"$T/overran"
+		;;
 	esac
 }
+
+# dismiss NAME: it ends when the other has closed; if nobody came, it is killed
+dismiss() {
+	local await_s=1
+	await ended "${pids[$1]}" 2>/dev/null
+	! ended "${pids[$1]}" || { reap "$1" && return; }
+	kill9 "$1"
+}
+
+# interrupted SIGNAL WORD NAME CMD…: as soon as its log has WORD it gets SIGNAL
+interrupted() {
+	local await_s=5
+	start "$3" confined "${@:3}"
+	await in_file_or_ended "$2" "$W/$3.log" "$pid"
+	sleep 0.1
+	kill "-$1" "$pid"
+	reap "$3"
+	overran "$3"
+}
+in_file_or_ended() { in_file "$1" "$2" || ended "$3"; }
 
 # pair NAME [SERVER'S ARGS…] : [CLIENT'S ARGS…]
 pair() {
@@ -99,9 +126,6 @@ begin
 set +u
 chmod 666 /dev/infiniband/uverbs*
 ulimit -l unlimited
-# From the VM's own memory they begin at once: none waits for the host within a deadline.
-rm -rf "$B"
-cp -r "$box/bin" "$B"
 mkdir -p "$W"
 mount -t tmpfs -o size=64m,nr_inodes=1000,uid=65534,gid=65534,mode=700 learner "$W"
 for scene in "${scenes[@]}"; do

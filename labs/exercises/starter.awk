@@ -1,18 +1,37 @@
 # SPDX-License-Identifier: MIT
 #
 # starter.awk - a stage with its heart taken out: of each function named in STRIP
-# the contract (its head) and the comments stay, the code goes. A name that is a
-# macro goes as a whole.
+# the contract (its head) and the comments stay, the code goes; what it has to do stands
+# there in English, too. A name that is a macro goes as a whole.
 #
-#	awk -v strip="modify_qp_to_rtr path_mtu" -v head="TEXT" [-v unwritten="WHAT-IT-DOES"] \
-#		-f starter.awk STAGE.c
+#	STRIP="path_mtu: the lower of both sides'
+#	modify_qp_to_rtr: …" awk -v head="TEXT" [-v unwritten="WHAT-IT-DOES"] -f starter.awk STAGE.c
 #
 # Until it is written a function fails with ENOSYS, or does what UNWRITTEN says of NAME.
 
 BEGIN {
-	n = split(strip, names, " ")
+	strip = ENVIRON["STRIP"]
+	n = split(strip, lines, "\n")
 	for (i = 1; i <= n; i++)
-		is_stripped[names[i]] = 1
+		if (match(lines[i], /^[[:space:]]*[A-Za-z_0-9]+: /)) {
+			name = substr(lines[i], 1, RLENGTH - 2)
+			sub(/^[[:space:]]*/, "", name)
+			is_stripped[name] = substr(lines[i], RLENGTH + 1)
+		}
+}
+
+# todo(): what is to be written, as a comment of lines that are not too long
+function todo(    words, n, i, line) {
+	n = split("TODO: " name "(): " is_stripped[name], words, " ")
+	line = "\t/*"
+	for (i = 1; i <= n; i++) {
+		if (length(line " " words[i]) > 70) {
+			print line
+			line = "\t *"
+		}
+		line = line " " words[i]
+	}
+	print line " */"
 }
 
 # The first line of the file, its licence, stays the first.
@@ -40,7 +59,7 @@ function nothing(type, name) {
 
 # end_of_function: the hole, and what is returned until it is filled
 function end_of_function(    value, text) {
-	print "\t/* TODO: " name "() */"
+	todo()
 	value = nothing(type, name)
 	if (unwritten) {
 		text = unwritten

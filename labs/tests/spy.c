@@ -4,7 +4,8 @@
  * 让其中一个失败，或者让设备说谎
  *
  *	SPY_LOG=FILE            每次调用追加一行（"modify_qp state=2 …"）
- *	SPY_FAIL=NAME:N:ERRNO   第 N 次调用 NAME 时失败，ERRNO 是数字；可用逗号分隔
+ *	SPY_FAIL=NAME:N:ERRNO   第 N 次调用 NAME 时失败（0：每次），ERRNO 是数字；可用逗号
+ *	                        分隔。NAME 也指它的变体：ibv_create_cq_ex 算 ibv_create_cq
  *	SPY_STOP=NAME:N         第 N 次调用 NAME 之前停下（SIGSTOP），等人来杀或叫醒；可用逗号分隔
  *	SPY_LIE=WORD,…          no_device   设备列表是空的
  *	                        gid_v1      每个 GID 都自称 RoCE v1
@@ -26,6 +27,12 @@
  *	                        rkey        每个 READ 用的都是一个没有人的 rkey
  *	                        stuck       拆除永远不返回
  *	                        patient     7 次重传要 7 s，而不是半秒：机器忙不是网络断了
+ *	                        poison      poll_cq 先说三次没有；返回 0 时，wc 里是垃圾
+ *	                        moved_on    内核里的 QP 总在 ERR，库还不知道
+ *	                        few_reads   设备一次只应付 3 个 READ，只发起 5 个
+ *
+ * 结束时还有一行：poll_cq、req_notify_cq、get_cq_event 各几次，用了多少 CPU 时间。
+ * 内存还注册着就 free 了，记 "free registered"。
  *
  * verbs 的快路径（poll_cq、post_*）不是动态符号，而是 context->ops 里的指针，所以
  * 在 ibv_open_device 之后换掉；query_port 也是（verbs.h 里的宏直接调它）。
@@ -34,6 +41,7 @@
 
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -42,15 +50,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+#undef ibv_query_gid
 
 #define MAX_NAMES 32
+#define MAX_MRS	  64
+
+void __libc_free(void *p);
 
 static struct ibv_context_ops device_ops;
+static struct verbs_context device; /* 它的扩展调用，本来的 */
+static unsigned long polls, arms, events;
 
 static void note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
@@ -132,7 +149,7 @@ static int must_fail(const char *name)
 	for (; list && *list; list += strcspn(list, ",")) {
 		list += *list == ',';
 		if (sscanf(list, "%63[^:]:%d:%d", want, &n, &err) == 3 &&
-		    !strcmp(want, name) && n == call) {
+		    !strcmp(want, name) && (!n || n == call)) {
 			note("fail %s %d", name, err);
 			return err;
 		}
@@ -201,7 +218,10 @@ static int twice(struct ibv_wc *wc, int n)
 
 static int spy_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 {
-	int n = lies("lost") ? 0 : device_ops.poll_cq(cq, num, wc);
+	bool none = lies("lost") || (lies("poison") && polls < 3);
+	int n = none ? 0 : device_ops.poll_cq(cq, num, wc);
+
+	polls++;
 
 	for (time_t end = time(NULL) + 10;
 	     !n && lies("ready") && time(NULL) < end;)
@@ -212,6 +232,8 @@ static int spy_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 		errno = ENOTTY;
 		return -2;
 	}
+	if (!n && lies("poison"))
+		memset(wc, 0xa5, sizeof(*wc));
 	for (int i = 0; i < n; i++) {
 		note("wc wr_id=%llx status=%d opcode=%d bytes=%u",
 		     (unsigned long long)wc[i].wr_id, wc[i].status,
@@ -235,10 +257,12 @@ static int spy_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 {
 	int err = must_fail("ibv_post_recv");
 
-	note("post_recv wr_id=%llx addr=%llu length=%u state=%d",
+	note("post_recv wr_id=%llx addr=%llu length=%u state=%d next=%d",
 	     (unsigned long long)wr->wr_id,
 	     (unsigned long long)wr->sg_list->addr, wr->sg_list->length,
-	     qp->state);
+	     qp->state, wr->next != NULL);
+	if (err)
+		*bad = wr;
 	return err ? err : device_ops.post_recv(qp, wr, bad);
 }
 
@@ -247,10 +271,10 @@ static int spy_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 {
 	int err = must_fail("ibv_post_send");
 
-	note("post_send wr_id=%llx addr=%llu length=%u flags=%u",
+	note("post_send wr_id=%llx addr=%llu length=%u next=%d flags=%u",
 	     (unsigned long long)wr->wr_id,
 	     (unsigned long long)wr->sg_list->addr, wr->sg_list->length,
-	     wr->send_flags);
+	     wr->next != NULL, wr->send_flags);
 	if (lies("late"))
 		usleep(300 * 1000);
 	if (lies("no_nul"))
@@ -258,11 +282,14 @@ static int spy_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		       wr->sg_list->length);
 	if (lies("rkey") && wr->opcode == IBV_WR_RDMA_READ)
 		wr->wr.rdma.rkey ^= 0xffff00;
+	if (err)
+		*bad = wr;
 	return err ? err : device_ops.post_send(qp, wr, bad);
 }
 
 static int spy_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
+	arms++;
 	if (lies("between"))
 		usleep(500 * 1000);
 	return device_ops.req_notify_cq(cq, solicited_only);
@@ -274,18 +301,88 @@ static int (*device_query_port)(struct ibv_context *context, uint8_t port,
 static int spy_query_port(struct ibv_context *context, uint8_t port,
 			  struct ibv_port_attr *attr, size_t size)
 {
-	int err = device_query_port(context, port, attr, size);
+	int err = must_fail("ibv_query_port");
 
+	if (!err)
+		err = device_query_port(context, port, attr, size);
 	if (!err && lies("small_port"))
 		attr->max_msg_sz = 8 << 20;
 	return err;
 }
 
-struct ibv_context *ibv_open_device(struct ibv_device *device)
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
+		     void **context)
+{
+	REAL(ibv_get_cq_event);
+
+	events++;
+	return real(channel, cq, context);
+}
+
+/* 库记着的状态，与内核里的，可以不同。*/
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init)
+{
+	REAL(ibv_query_qp);
+	int err = real(qp, attr, mask, init);
+
+	note("query_qp");
+	if (!err && lies("moved_on"))
+		attr->qp_state = attr->cur_qp_state = IBV_QPS_ERR;
+	return err;
+}
+
+static void limit_reads(struct ibv_device_attr *attr)
+{
+	if (!lies("few_reads"))
+		return;
+	attr->max_qp_rd_atom = 3;
+	attr->max_qp_init_rd_atom = 5;
+}
+
+static int spy_query_device_ex(struct ibv_context *context,
+			       const struct ibv_query_device_ex_input *input,
+			       struct ibv_device_attr_ex *attr, size_t size)
+{
+	int err = must_fail("ibv_query_device");
+
+	if (!err)
+		err = device.query_device_ex(context, input, attr, size);
+	if (!err)
+		limit_reads(&attr->orig_attr);
+	return err;
+}
+
+static struct ibv_cq_ex *spy_create_cq_ex(struct ibv_context *context,
+					  struct ibv_cq_init_attr_ex *init)
+{
+	int err = must_fail("ibv_create_cq");
+	struct ibv_cq_ex *cq =
+		err ? fail_null(err) : device.create_cq_ex(context, init);
+
+	if (cq)
+		note("make cq cqe=%u", init->cqe);
+	return cq;
+}
+
+static struct ibv_qp *spy_create_qp_ex(struct ibv_context *context,
+				       struct ibv_qp_init_attr_ex *init)
+{
+	int err = must_fail("ibv_create_qp");
+	struct ibv_qp *qp =
+		err ? fail_null(err) : device.create_qp_ex(context, init);
+
+	if (qp)
+		note("make qp qpn=%u", qp->qp_num);
+	return qp;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *name)
 {
 	REAL(ibv_open_device);
 	int err = must_fail("ibv_open_device");
-	struct ibv_context *context = err ? fail_null(err) : real(device);
+	struct ibv_context *context = err ? fail_null(err) : real(name);
+	struct verbs_context *extended;
 
 	if (!context)
 		return NULL;
@@ -294,8 +391,15 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	context->ops.post_recv = spy_post_recv;
 	context->ops.post_send = spy_post_send;
 	context->ops.req_notify_cq = spy_req_notify_cq;
-	device_query_port = verbs_get_ctx(context)->query_port;
-	verbs_get_ctx(context)->query_port = spy_query_port;
+	extended = verbs_get_ctx(context);
+	device_query_port = extended->query_port;
+	device.query_device_ex = extended->query_device_ex;
+	device.create_cq_ex = extended->create_cq_ex;
+	device.create_qp_ex = extended->create_qp_ex;
+	extended->query_port = spy_query_port;
+	extended->query_device_ex = spy_query_device_ex;
+	extended->create_cq_ex = spy_create_cq_ex;
+	extended->create_qp_ex = spy_create_qp_ex;
 	note("make device");
 	return context;
 }
@@ -327,13 +431,27 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
 	return err;
 }
 
+/* 只要 GID，不问类型。*/
+int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
+		  union ibv_gid *gid)
+{
+	REAL(ibv_query_gid);
+	int err = must_fail("ibv_query_gid_ex");
+
+	if (!err)
+		return real(context, port,
+			    lies("gid_order") && index == 5 ? 1 : index, gid);
+	errno = err;
+	return -1;
+}
+
 /* 整张表：说的谎与一个槽一个槽地问时相同。*/
 ssize_t _ibv_query_gid_table(struct ibv_context *context,
 			     struct ibv_gid_entry *entries, size_t max_entries,
 			     uint32_t flags, size_t entry_size)
 {
 	REAL(_ibv_query_gid_table);
-	int err = must_fail("ibv_query_gid_table");
+	int err = must_fail("ibv_query_gid_ex");
 	ssize_t n =
 		err ? -err
 		    : real(context, entries, max_entries, flags, entry_size);
@@ -354,7 +472,11 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	REAL(ibv_query_device);
 	int err = must_fail("ibv_query_device");
 
-	return err ? err : real(context, attr);
+	if (!err)
+		err = real(context, attr);
+	if (!err)
+		limit_reads(attr);
+	return err;
 }
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
@@ -370,14 +492,63 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 /* libibverbs 自己的 ibv_reg_mr 又调用 ibv_reg_mr_iova2：只记外面那一次。*/
 static int reg_mr_depth;
+static struct ibv_mr *mrs[MAX_MRS];
+
+static void replace_mr(struct ibv_mr *old, struct ibv_mr *new)
+{
+	for (int i = 0; i < MAX_MRS; i++) {
+		if (mrs[i] != old)
+			continue;
+		mrs[i] = new;
+		return;
+	}
+}
 
 static struct ibv_mr *noted_mr(struct ibv_mr *mr, unsigned int access)
 {
-	if (mr && !reg_mr_depth)
-		note("make mr addr=%llu length=%zu access=%u",
-		     (unsigned long long)(uintptr_t)mr->addr, mr->length,
-		     access);
+	if (!mr || reg_mr_depth)
+		return mr;
+	note("make mr addr=%llu length=%zu access=%u",
+	     (unsigned long long)(uintptr_t)mr->addr, mr->length, access);
+	replace_mr(NULL, mr);
 	return mr;
+}
+
+/* 设备还可能往里写。*/
+static void check_not_registered(const char *p, size_t size)
+{
+	for (int i = 0; i < MAX_MRS; i++) {
+		const char *mr = mrs[i] ? mrs[i]->addr : NULL;
+
+		if (mr && mr < p + size && p < mr + mrs[i]->length) {
+			note("free registered");
+			mrs[i] = NULL; /* 一次就够 */
+		}
+	}
+}
+
+void free(void *p)
+{
+	/* dlsym 自己也 free：那时还没有 real。*/
+	static void (*real)(void *) = __libc_free;
+	static bool looked_up;
+	void *found;
+
+	if (!looked_up) {
+		looked_up = true;
+		found = dlsym(RTLD_NEXT, "free");
+		memcpy(&real, &found, sizeof(real));
+	}
+	if (p)
+		check_not_registered(p, malloc_usable_size(p));
+	real(p);
+}
+
+int munmap(void *p, size_t size)
+{
+	REAL(munmap);
+	check_not_registered(p, size);
+	return real(p, size);
 }
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
@@ -389,6 +560,19 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 
 	reg_mr_depth++;
 	mr = err ? fail_null(err) : real(pd, addr, length, access);
+	reg_mr_depth--;
+	return noted_mr(mr, (unsigned int)access);
+}
+
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length,
+			       uint64_t iova, int access)
+{
+	REAL(ibv_reg_mr_iova);
+	int err = must_fail("ibv_reg_mr");
+	struct ibv_mr *mr;
+
+	reg_mr_depth++;
+	mr = err ? fail_null(err) : real(pd, addr, length, iova, access);
 	reg_mr_depth--;
 	return noted_mr(mr, (unsigned int)access);
 }
@@ -450,21 +634,24 @@ static void get_stuck(void)
 }
 
 /* 拆除“失败”时真的不拆，就像内核回 EBUSY 那样。*/
-#define UNMAKE(function, type, what)             \
-	int function(type *object)               \
-	{                                        \
-		REAL(function);                  \
-		int err = must_fail(#function);  \
-		get_stuck();                     \
-		if (!err)                        \
-			err = real(object);      \
-		if (!err)                        \
-			note("unmake %s", what); \
-		return err;                      \
+#define UNMAKE_AFTER(function, type, what, first) \
+	int function(type *object)                \
+	{                                         \
+		REAL(function);                   \
+		int err = must_fail(#function);   \
+		get_stuck();                      \
+		if (!err) {                       \
+			first;                    \
+			err = real(object);       \
+		}                                 \
+		if (!err)                         \
+			note("unmake %s", what);  \
+		return err;                       \
 	}
+#define UNMAKE(function, type, what) UNMAKE_AFTER(function, type, what, (void)0)
 
 UNMAKE(ibv_dealloc_pd, struct ibv_pd, "pd")
-UNMAKE(ibv_dereg_mr, struct ibv_mr, "mr")
+UNMAKE_AFTER(ibv_dereg_mr, struct ibv_mr, "mr", replace_mr(object, NULL))
 UNMAKE(ibv_destroy_comp_channel, struct ibv_comp_channel, "channel")
 UNMAKE(ibv_destroy_cq, struct ibv_cq, "cq")
 UNMAKE(ibv_destroy_qp, struct ibv_qp, "qp")
@@ -610,7 +797,7 @@ __attribute__((constructor)) static void check_what_is_asked(void)
 {
 	static const char calls[] =
 		" ibv_get_device_list ibv_open_device ibv_query_gid_ex "
-		"ibv_query_gid_table ibv_query_device ibv_alloc_pd "
+		"ibv_query_device ibv_query_port ibv_alloc_pd "
 		"ibv_dealloc_pd ibv_reg_mr ibv_dereg_mr "
 		"ibv_create_comp_channel ibv_destroy_comp_channel "
 		"ibv_create_cq ibv_destroy_cq ibv_create_qp ibv_destroy_qp "
@@ -623,7 +810,14 @@ __attribute__((constructor)) static void check_what_is_asked(void)
 		"SPY_LIE",
 		" no_device gid_v1 gid_order wr_id old opcode status short "
 		"eintr again alarm small_port lost ready broken twice early "
-		"late between no_nul rkey stuck patient ");
+		"late between no_nul rkey stuck patient poison moved_on "
+		"few_reads ");
+}
+
+__attribute__((destructor)) static void sum_up(void)
+{
+	note("polls=%lu arms=%lu events=%lu cpu_ms=%ld", polls, arms, events,
+	     (long)(clock() / (CLOCKS_PER_SEC / 1000)));
 }
 
 static void on_alarm(int sig)

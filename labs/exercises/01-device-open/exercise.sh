@@ -4,13 +4,21 @@
 # Exercise 01: the learner writes device.c. See scene.sh and judge.sh.
 
 stage_file=device.c
-strip="gid_rank choose_gid query_device open_one has_active_port pick_device
-	open_device close_device"
+strip="
+gid_rank: how good an entry is: RoCE v2 with IPv4, then with a global IPv6 address, then link-local; others are of no use
+choose_gid: the best entry of the GID table, or the one that is wanted; an empty slot is ENODATA
+query_device: fill device_attr, and port_attr of the first port that is ACTIVE; ib_port 0 if there is none
+open_one: open it, query it, choose the GID; close it again if any of that fails
+has_active_port: open it, look, close it; nothing is reported
+pick_device: the one called name, or else the first with an active port, or else the first
+open_device: list, pick, open, free the list
+close_device: close what is open, and forget it
+"
 what=('open a device, choose a port and a GID' '打开设备，选定 port 与 GID')
 
 # ---- in the VM
 
-scenes=(choose refuse moved gid_v1 fails again pair no_address port_down)
+scenes=(choose refuse moved gid_v1 fails pair no_address global port_down)
 
 scene_choose() {
 	learner auto "$B/01-device-open"
@@ -19,8 +27,10 @@ scene_choose() {
 }
 
 scene_refuse() {
-	learner name "$B/rdma_server" -t 1 mlx5_99
-	learner slot "$B/rdma_server" -t 1 rxe0 18515 7
+	SPY=1 learner name "$B/rdma_server" -t 1 mlx5_99
+	learner shorter "$B/rdma_server" -t 1 rxe
+	learner longer "$B/rdma_server" -t 1 rxe00
+	SPY=1 learner slot "$B/rdma_server" -t 1 rxe0 18515 7
 	SPY=1 SPY_LIE=no_device learner none "$B/rdma_server" -t 1
 }
 
@@ -31,12 +41,8 @@ scene_fails() {
 	SPY=1 SPY_FAIL=ibv_get_device_list:1:38 learner list "$B/rdma_server" -t 1 rxe0
 	SPY=1 SPY_FAIL=ibv_open_device:1:13 learner open "$B/rdma_server" -t 1 rxe0
 	PLAIN=1 SPY=1 SPY_FAIL=ibv_query_device:1:6 learner query "$B/rdma_server" -t 1 rxe0
+	PLAIN=1 SPY=1 SPY_FAIL=ibv_query_port:1:6 learner port "$B/rdma_server" -t 1 rxe0
 	PLAIN=1 SPY=1 SPY_FAIL=ibv_query_gid_ex:1:6 learner gid "$B/rdma_server" -t 1 rxe0
-}
-
-scene_again() {
-	PLAIN=1 learner good "$B/again" open rxe0
-	PLAIN=1 learner bad "$B/again" open rxe0 7
 }
 
 scene_pair() {
@@ -50,6 +56,16 @@ scene_no_address() {
 	ip address del 10.99.0.1/24 dev veth0
 	learner a "$B/01-device-open" rxe0
 	ip address add 10.99.0.1/24 dev veth0
+}
+
+# IPv4, then a global IPv6 address, then link-local. The first is in slot 1, the last in 0.
+scene_global() {
+	ip -6 address add fd00:99::1/64 dev veth0 nodad
+	learner all "$B/01-device-open" rxe0
+	ip address del 10.99.0.1/24 dev veth0
+	learner six "$B/01-device-open" rxe0
+	ip address add 10.99.0.1/24 dev veth0
+	ip -6 address del fd00:99::1/64 dev veth0
 }
 
 scene_port_down() {
@@ -94,8 +110,12 @@ test_unknown_name() {
 	worth 8 'a device that is not there is refused by its name' '没有这个设备：报出它的名字'
 	see 2 'The code'
 	scene refuse || return
-	refused name 'mlx5_99' 'an error that names mlx5_99' && equal "$(count name ev=open_device) devices opened" '0 devices opened'
-	because 'another device than the one asked for is worse than none' '换一个设备顶替，比没有更糟'
+	refused name 'mlx5_99' 'an error that names mlx5_99' && equal "$(count name ev=open_device) devices opened" '0 devices opened' || {
+		because 'another device than the one asked for is worse than none' '换一个设备顶替，比没有更糟'
+		return
+	}
+	refused shorter 'rxe' 'an error that names rxe' && refused longer 'rxe00' 'an error that names rxe00'
+	because 'a name is compared as a whole: rxe0 is not rxe, and not rxe00' '名字要整个比：rxe0 不是 rxe，也不是 rxe00'
 }
 
 test_no_device() {
@@ -124,8 +144,14 @@ test_not_index_1() {
 }
 
 test_hole() {
-	worth 8 'a hole in the table, and a link-local GID alone' '表中有空洞，且只剩 fe80::'
+	worth 8 'IPv4, then global, then link-local; and a hole in the table' '先 IPv4，再全局 IPv6，再 fe80::；表中有空洞'
 	see 4 'The idea'
+	scene global || return
+	blame=(all)
+	like "$(chosen all)" '::ffff:10.99.0.1$' '… = ::ffff:10.99.0.1' && blame=() && like "$(chosen six)" 'fd00:99::1$' '… = fd00:99::1' || {
+		because 'the order is IPv4-mapped, global IPv6, link-local (fe80::)' '次序是 IPv4-mapped、全局 IPv6、link-local（fe80::）'
+		return
+	}
 	scene no_address || return
 	blame=(a)
 	like "$(chosen a)" '^rxe0 port 1, GID index 0 = fe80::' 'rxe0 port 1, GID index 0 = fe80::…'
@@ -153,28 +179,49 @@ test_failures() {
 	worth 8 'each verb that fails is told, with its own error number' '每个失败的 verb 都要报，错误码不能错'
 	see 7 'The code'
 	scene fails || return
-	refused list 'ENOSYS|device' 'ENOSYS' && refused open 'EACCES|[Pp]ermission' 'EACCES' &&
-		refused query 'ENXIO' 'ENXIO (6)' && refused gid 'ENXIO' 'ENXIO (6)' &&
-		equal "$(grep -xE '(un)?make device' "$E/gid.log" | xargs)" 'make device unmake device'
-	because 'ibv_open_device sets errno, ibv_query_* return the error number' 'ibv_open_device 设 errno；ibv_query_* 直接返回错误码'
+	refused list 'ENOSYS|device' 'ENOSYS' && refused open 'EACCES|[Pp]ermission' 'EACCES' || {
+		because 'ibv_get_device_list and ibv_open_device return NULL and set errno' 'ibv_get_device_list、ibv_open_device 返回 NULL 并设 errno'
+		return
+	}
+	local call
+	for call in query port gid; do
+		! struck $call || { refused $call 'ENXIO' 'ENXIO (6)' &&
+			equal "$(opened_and_closed $call)" 'opened and closed'; } || break
+	done
+	because 'ibv_query_* return the error number; the device that was opened is closed again' 'ibv_query_* 直接返回错误码；打开了的设备要再关上'
+}
+
+# opened_and_closed NAME: whether each device was
+opened_and_closed() {
+	if (($(grep -cx 'make device' "$E/$1.log") == $(grep -cx 'unmake device' "$E/$1.log"))); then
+		echo 'opened and closed'
+	else
+		say 'a device stays open' '设备没有关'
+	fi
 }
 
 test_leaks() {
-	worth 7 '36 times in one process: no file, no memory is left' '同一进程里 36 遍：不留文件描述符与内存'
+	worth 7 'whatever fails, no device stays open and no list is left' '无论哪里失败，设备都关上，列表都释放'
 	see 8 'The code'
-	scene again || return
-	because 'the list is freed, and what could not be used is closed again' '列表要释放；打开了却不能用的，要再关上'
-	blame=(good)
-	ended_with 0 good bad || return
-	equal "$(tail -n 1 "$E/good.out")" 'good 36 of 36, files +0, heap +0' || return
-	blame=()
-	equal "$(tail -n 1 "$E/bad.out")" 'good 0 of 36, files +0, heap +0'
+	local name left
+	scene refuse || return
+	for name in name slot; do
+		left=$(($(grep -cx 'get list' "$E/$name.log") - $(grep -cx 'free list' "$E/$name.log")))
+		((!left)) || { differs "$left $(say 'device list is not freed' '个设备列表没有释放')" '0'
+			because 'each ibv_get_device_list() needs its ibv_free_device_list(), on this path, too' '每个 ibv_get_device_list() 都要有 ibv_free_device_list()，失败时也一样'
+			return; }
+		equal "$(opened_and_closed $name)" 'opened and closed' && equal "$(leaks $name)" '' || break
+	done
+	because 'what could not be used is closed again' '打开了却不能用的，要再关上'
 }
 
 test_list_outlives_open() {
 	worth 5 'rdma_server and rdma_client talk; the list is freed after the open' '两个程序能通信；先打开，后释放列表'
 	see 8 'The code'
 	scene pair || return
+	if ! grep -qx 'free list' "$E/a.c.log"; then
+		because 'ibv_free_device_list() is missing: the list stays for ever' '没有 ibv_free_device_list()：列表一直留着'
+	fi
 	because 'a struct ibv_device belongs to its list until it is opened' '设备在打开之前属于列表：先释放再打开是 use-after-free'
 	well a || return
 	equal "$(grep -E '^(get list|make device|free list)$' "$E/a.c.log" | tail -n 2 | xargs)" 'make device free list'

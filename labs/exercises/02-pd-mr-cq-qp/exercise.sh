@@ -4,16 +4,25 @@
 # Exercise 02: the learner writes resources.c. See scene.sh and judge.sh.
 
 stage_file=resources.c
-strip="create_mr create_pd create_cq create_qp create_objects DESTROY
-	destroy_objects init_rdma_resources destroy_rdma_resources"
+strip="
+create_mr: a zeroed buffer of recv_slots + send_slots slots, and an MR over all of it that the device may write and the peer may read and write
+create_pd: make the PD
+create_cq: with events a completion channel first; a CQ with room for recv_slots + send_slots completions
+create_qp: room for the posted[] of each slot; an RC QP that signals what it is told to; keep the max_inline that was granted
+create_objects: refuse a msg_size of 0 or above the port's max_msg_sz; 0 slots are 1; PD, MR, CQ, QP; if one fails, take down what there is
+DESTROY: a macro or a function of yours that destroys one object, reports a failure, and goes on
+destroy_objects: QP, CQ (its events acknowledged), channel, MR, memory, PD; go on after a failure and return the first
+init_rdma_resources: open the device, make the objects; if that fails, close it
+destroy_rdma_resources: take down the objects, close the device; return the first failure
+"
 what=('make PD, MR, CQ and QP, and take them down' '建好 PD、MR、CQ、QP，再拆掉')
 
 # ---- in the VM
 
-scenes=(pair many events again fails stuck too_big)
+scenes=(pair many events twice fails stuck size)
 
 scene_pair() {
-	serving a.s "$B/rdma_server" -t 3 -m hi rxe0
+	SPY=1 serving a.s "$B/rdma_server" -t 3 -m hi rxe0
 	look during
 	learner a.c "$B/rdma_client" -t 3 -m hi 127.0.0.1 rxe1
 	reap a.s
@@ -21,7 +30,7 @@ scene_pair() {
 
 scene_many() { pair a -q -b -n 300 -w 32 -s 3000 rxe0 : -q -b -n 300 -w 32 -s 3000 127.0.0.1 rxe1; }
 scene_events() { pair a -q -e -n 5 rxe0 : -q -e -n 5 127.0.0.1 rxe1; }
-scene_again() { PLAIN=1 learner a "$B/again" objects rxe0; }
+scene_twice() { SPY=1 learner a "$B/contract" objects; }
 
 scene_fails() {
 	local verb
@@ -36,7 +45,10 @@ scene_stuck() {
 	reap a.s
 }
 
-scene_too_big() { SPY=1 SPY_LIE=small_port learner a "$B/rdma_server" -t 1 -s 9000000 rxe0; }
+scene_size() {
+	SPY=1 SPY_LIE=small_port learner large "$B/rdma_server" -t 1 -s 9000000 rxe0
+	learner none "$B/contract" objects 0
+}
 
 # ---- on the host
 
@@ -60,9 +72,9 @@ test_access() {
 }
 
 test_slots() {
-	worth 10 'receive and send slots lie apart, and all inside the MR' '收发各有 slot，互不重叠，都在 MR 里'
+	worth 9 'receive and send slots lie apart, and all inside the MR' '收发各有 slot，互不重叠，都在 MR 里'
 	see 3 'The code'
-	scene again || return
+	scene twice || return
 	blame=(a)
 	equal "$(head -n 1 "$E/a.out")" 'slots 3 2 apart 1 covered 1 state 0'
 	because 'a posted receive is written at any time: what is sent from there is what has just come in' \
@@ -70,7 +82,7 @@ test_slots() {
 }
 
 test_cq_holds() {
-	worth 10 'the CQ holds all completions that can be outstanding' 'CQ 装得下所有未取走的 completion'
+	worth 9 'the CQ holds all completions that can be outstanding' 'CQ 装得下所有未取走的 completion'
 	see 4 'The code'
 	scene many || return
 	recorded a.s ev=create_qp && value recv_wr_asked
@@ -84,7 +96,7 @@ test_cq_holds() {
 }
 
 test_qp() {
-	worth 12 'the QP is RC, signals what it is told to, and has room for what was asked' 'QP 是 RC，按请求 signal，容量按要求'
+	worth 10 'the QP is RC, signals what it is told to, and has room for what was asked' 'QP 是 RC，按请求 signal，容量按要求'
 	see 5 'The code'
 	scene many || return
 	because 'with sq_sig_all each SEND makes a completion that nobody waits for' '设了 sq_sig_all，每个 SEND 都产生没人等的 completion'
@@ -106,7 +118,7 @@ test_inline() {
 }
 
 test_during() {
-	worth 6 'while it waits, rdma resource shows one QP, and its objects' '等待期间，rdma resource 看到的正是这些对象'
+	worth 4 'while it waits, rdma resource shows one QP, and its objects' '等待期间，rdma resource 看到的正是这些对象'
 	see 6 'What you see'
 	scene pair || return
 	blame=(a.s)
@@ -132,33 +144,42 @@ test_order() {
 	*) differs "$order" 'destroy_qp destroy_cq dereg_mr dealloc_pd close_device' ;;
 	esac
 	because 'what is still used answers EBUSY and stays: QP before CQ and PD, MR before PD' '还被用着的回 EBUSY、不会消失：QP 先于 CQ 与 PD，MR 先于 PD'
+	local free='free(buf), ibv_dereg_mr()'
+	[[ $failed ]] || ! grep -qx 'free registered' "$E/a.s.log" || {
+		cause=''
+		differs "$free" 'ibv_dereg_mr(), free(buf)'
+		because 'memory is freed while it is still registered: the device may write there, into what is somebody else'"'"'s by then' \
+			'内存还注册着就 free 了：设备仍可能往里写，而那里已是别人的'
+	}
+	[[ $failed ]] || equal "$(leaks a.s)" '' || because 'what was made or allocated has to be given back' '建的、要来的，都要归还'
 }
 
 test_events() {
 	worth 8 'with --events: a channel for the CQ, and none is left' '--events：CQ 有 channel，用完拆掉'
 	see 8 'The code'
 	scene events || return
-	well a && scene again && equal "$(tail -n 1 "$E/a.out")" 'good 36 of 36, files +0, heap +0'
+	well a && scene twice && equal "$(tail -n 1 "$E/a.out")" 'taken down 1' && equal "$(leaks a)" ''
 	because 'the channel is a file descriptor of its own: destroyed after its CQ, or it stays' 'channel 自己占一个文件描述符：在 CQ 之后拆，否则留下'
 }
 
 test_failures() {
-	worth 10 'whichever step fails: told once, and what was made is taken down' '任何一步失败：报一次，拆掉已建的'
+	worth 12 'whichever step fails: told once, and what was made is taken down' '任何一步失败：报一次，拆掉已建的'
 	see 9 'The code'
 	local verb
 	scene fails || return
-	because 'these verbs return NULL and set errno; who goes on after a failure leaves the rest for ever' \
-		'这些 verb 失败时返回 NULL 并设 errno；失败后不拆，已建的就一直占着'
 	for verb in alloc_pd reg_mr create_comp_channel create_cq create_qp; do
+		struck "$verb" || continue # another call does it
 		blame=("$verb")
-		ended_with 1 "$verb" || return
-		like "$(err_of "$verb")" "ENOMEM" "an error of ibv_$verb that says ENOMEM" || return
+		ended_with 1 "$verb" && like "$(err_of "$verb")" "ENOMEM" "an error of ibv_$verb that says ENOMEM" || break
 		blame=()
-		equal "$(leaks "$verb")" '' || return
+		equal "$(leaks "$verb")" '' || break
 		blame=("$verb")
-		equal "$(grep -c '^error: ' "$E/$verb.err") error" '1 error' || return
+		equal "$(grep -c '^error: ' "$E/$verb.err") error" '1 error' || break
 		blame=()
 	done
+	[[ $observed != *bytes* ]] || because "what was allocated before ibv_$verb() failed is still there: free it, too" "ibv_$verb() 失败之前要来的内存还在：也要 free"
+	because 'these verbs return NULL and set errno; who goes on after a failure leaves the rest for ever' \
+		'这些 verb 失败时返回 NULL 并设 errno；失败后不拆，已建的就一直占着'
 }
 
 test_goes_on() {
@@ -168,4 +189,18 @@ test_goes_on() {
 	ended_with 1 a.s && like "$(err_of a.s)" 'ibv_destroy_cq.*EBUSY' 'an error of ibv_destroy_cq: EBUSY' &&
 		equal "$(count a.s ev=dereg_mr err=0) MR gone" '1 MR gone'
 	because 'ibv_destroy_* return the error number; one failure is no reason to leave the others' 'ibv_destroy_* 直接返回错误码；一个失败不是留下其余的理由'
+}
+
+test_size() {
+	worth 4 'a message size that the port cannot carry, or 0, is refused' 'port 传不了的 msg_size，或 0：拒绝'
+	see 10 'The code'
+	scene size || return
+	local name
+	for name in large none; do
+		equal "$(who $name) $(say 'ended with exit code' '的退出码是') $(rc_of $name)" "$(who $name) $(say 'ended with exit code' '的退出码是') 1" &&
+			equal "$(count $name ev=reg_mr err=0) $(say 'buffers registered' '个缓冲注册了')" "0 $(say 'buffers registered' '个缓冲注册了')" &&
+			equal "$(grep -c '^error: ' "$E/$name.err") error" '1 error' && equal "$(leaks $name)" '' || break
+	done
+	because 'rdma_config has 1 ... MAX_MSG_SIZE bytes, and the port says in port_attr.max_msg_sz what it can carry' \
+		'rdma_config 里是 1 到 MAX_MSG_SIZE 字节；port 能传多少，port_attr.max_msg_sz 说了算'
 }

@@ -4,18 +4,34 @@
 # Exercise 03: the learner writes qp_state.c. See scene.sh and judge.sh.
 
 stage_file=qp_state.c
-strip="choose_psn modify_qp_to_init path_mtu rtr_attributes modify_qp_to_rtr
-	rts_attributes modify_qp_to_rts modify_qp_to_error modify_qp_to_reset query_qp"
+strip="
+choose_psn: 24 random bits into res->psn
+modify_qp_to_init: a new PSN; then port, P_Key index 0, and READ and WRITE as access rights
+path_mtu: the lower of both sides'
+modify_qp_to_rtr: path MTU, the peer's QPN, the PSN that it begins with, its address (a GRH with its GID), the READs it may begin, and the RNR timer
+modify_qp_to_rts: my PSN, the ACK time-out, the retries of both kinds, the READs that I may begin
+modify_qp_to_error: ERR, with STATE alone
+modify_qp_to_reset: RESET, with STATE alone
+query_qp: ask the kernel with ibv_query_qp()
+"
 what=('bring a QP from RESET to RTS, and back' '把 QP 从 RESET 带到 RTS，再带回来')
 
 # ---- in the VM
 
-scenes=(pair again walk lower_mtu other_gid rtr_fails rts_fails init_fails)
+scenes=(pair again walk lower_mtu other_gid rtr_fails rts_fails init_fails alone)
 
 scene_pair() { pair a -j rxe0 : -j 127.0.0.1 rxe1; }
 scene_again() { pair a -q -n 20 -s 9000 rxe0 : -q -n 20 -s 9000 127.0.0.1 rxe1; }
 scene_walk() { learner walk "$B/03-qp-states" rxe0; }
 scene_other_gid() { pair a -q rxe0 18515 0 : -q 127.0.0.1 rxe1 18515 0; }
+
+# Called by hand: many PSNs, few READs, a QP of which the library knows less than the kernel.
+scene_alone() {
+	learner psns "$B/contract" psns
+	learner two "$B/contract" reads 2
+	SPY=1 SPY_LIE=few_reads learner few "$B/contract" reads 0
+	SPY=1 SPY_LIE=moved_on learner query "$B/contract" query
+}
 
 # The peer's port takes 256 bytes. It says so, and then nothing.
 scene_lower_mtu() {
@@ -64,27 +80,36 @@ test_init() {
 }
 
 test_rtr_mask() {
-	worth 12 'INIT to RTR sets each bit that RC requires' 'INIT→RTR 的 mask 位一个不少'
+	worth 11 'INIT to RTR sets each bit that RC requires' 'INIT→RTR 的 mask 位一个不少'
 	see 2 'The code'
 	scene pair || return
 	because 'the kernel answers EINVAL and does not say which bit' '内核只回 EINVAL，不说是哪一位'
-	bits a.s RTR AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER || return
-	step a.s RTR && value err && equal "$value" 0
+	bits a.s RTR AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER
 }
 
 test_rtr_address() {
 	worth 9 'the address names the peer by its GID' '地址用 GID 指明对端'
 	see 3 'The code'
 	scene pair || return
-	sets a.s "modify_qp to=RTR" is_global 1 && sets a.s "modify_qp to=RTR" dgid '::ffff:10\.99\.0\.2' '::ffff:10.99.0.2' &&
-		sets a.c "modify_qp to=RTR" dgid '::ffff:10\.99\.0\.1' '::ffff:10.99.0.1' && sets a.s "modify_qp to=RTR" ah_port 1 &&
-		sets a.s "modify_qp to=RTR" hop_limit '[2-9]|[1-9][0-9]+' '64 (at least 2)'
-	because 'RoCE has no LID: the GRH is the address; a hop limit of 0 or 1 ends at the first router' \
-		'RoCE 没有 LID，GRH 就是地址；hop_limit 是 0 或 1，到第一个路由器为止'
+	sets a.s "modify_qp to=RTR" is_global 1 || {
+		because 'RoCE has no LID: it always needs the GRH, whatever the GID begins with' 'RoCE 没有 LID：不管 GID 以什么开头，GRH 总是要的'
+		return
+	}
+	sets a.s "modify_qp to=RTR" dgid '::ffff:10\.99\.0\.2' '::ffff:10.99.0.2' && sets a.s "modify_qp to=RTR" ah_port 1 &&
+		sets a.s "modify_qp to=RTR" sgid_index 1 || {
+		because 'the address is a GRH: the GID of the peer as dgid, my own slot as sgid_index, my port' '地址就是 GRH：dgid 是对端的 GID，sgid_index 是自己的槽位，还有自己的 port'
+		return
+	}
+	sets a.s "modify_qp to=RTR" hop_limit '[2-9]|[1-9][0-9]+' '64 (at least 2)' || {
+		because 'hop_limit 0 or 1 ends at the first router' 'hop_limit 是 0 或 1，到第一个路由器为止'
+		return
+	}
+	sets a.s "modify_qp to=RTR" err 0 && sets a.c "modify_qp to=RTR" dgid '::ffff:10\.99\.0\.1' '::ffff:10.99.0.1'
+	because 'the kernel refused what RTR was given' '内核拒绝了给 RTR 的值'
 }
 
 test_psns() {
-	worth 10 "each side expects the other's first PSN, and its QPN" '各自期待对方的首个 PSN 与 QPN'
+	worth 9 "each side expects the other's first PSN, and its QPN" '各自期待对方的首个 PSN 与 QPN'
 	see 4 'The code'
 	scene pair || return
 	local side other
@@ -103,14 +128,14 @@ test_psns() {
 }
 
 test_random_psn() {
-	worth 5 'PSNs are random and have 24 bits' 'PSN 是随机的 24 位数'
+	worth 9 'PSNs are random and have 24 bits' 'PSN 是随机的 24 位数'
 	see 5 'The code'
 	scene again || return
 	because 'with a fixed PSN a late packet of the last connection falls into the window of this one' \
 		'PSN 固定，上一条连接迟到的包就会落进这一条的窗口'
 	local name of seen=''
 	for of in again pair; do
-		scene "$of" || return
+		scene $of || return
 		for name in a.s a.c; do
 			sets "$name" "modify_qp to=RTS" sq_psn '[0-9]+' || return
 			((value < 1 << 24)) || differs "$value" '< 16777216'
@@ -118,22 +143,36 @@ test_random_psn() {
 		done
 	done
 	(($(tr ' ' '\n' <<<"$seen" | sort -u | grep -c .) == 4)) || differs "$seen" "$(say 'four different numbers' '四个不同的数')"
+	[[ ! $failed ]] || return
+	scene alone && equal "$(grep '^bits' "$E/psns.out")" 'bits that were ever 1: 0xffffff, always 1: 0x000000, the same: 0'
+	because 'of 24 PSNs each of the 24 bits should be 1 in some and 0 in others' '24 个 PSN 里，24 位中的每一位都应当有 1 也有 0'
 }
 
 test_rts() {
-	worth 12 'RTR to RTS gives time-out, retries and READ depth that end' 'RTR→RTS 的超时、重试、READ 深度都合理'
+	worth 11 'RTR to RTS gives time-out, retries and READ depth that end' 'RTR→RTS 的超时、重试、READ 深度都合理'
 	see 6 'The code'
 	scene pair || return
-	because 'timeout 0 or retry_cnt 7 wait for ever on rxe, max_rd_atomic 0 lets READs hang; nothing complains' \
-		'timeout 0、retry_cnt 7 在 rxe 上永远等，max_rd_atomic 0 让 READ 卡住；谁都不报错'
-	bits a.s RTS TIMEOUT RETRY_CNT RNR_RETRY SQ_PSN MAX_QP_RD_ATOMIC || return
-	sets a.s "modify_qp to=RTS" timeout '[89]|1[0-9]|2[0-2]' '14 (8 to 22)' && sets a.s "modify_qp to=RTS" retry_cnt '[1-6]' '6 (1 to 6)' &&
-		sets a.s "modify_qp to=RTS" rnr_retry '[1-7]' '7' && sets a.s "modify_qp to=RTS" max_rd_atomic '[1-9][0-9]*' '16 (at least 1)' &&
-		sets a.s "modify_qp to=RTR" max_dest_rd_atomic '[1-9][0-9]*' '16 (at least 1)'
+	bits a.s RTS TIMEOUT RETRY_CNT RNR_RETRY SQ_PSN MAX_QP_RD_ATOMIC || {
+		because 'the kernel answers EINVAL and does not say which bit' '内核只回 EINVAL，不说是哪一位'
+		return
+	}
+	sets a.s "modify_qp to=RTS" timeout '[89]|1[0-9]|2[0-2]' '14 (8 to 22)' ||
+		because 'timeout is an exponent, 4.096 us * 2^timeout; 0 waits for ever, and nothing complains' 'timeout 是指数：4.096 µs × 2^timeout；0 就永远等，谁都不报错'
+	sets a.s "modify_qp to=RTS" retry_cnt '[1-6]' '6 (1 to 6)' ||
+		because 'retry_cnt 7 never gives up on rxe, 0 gives up at the first lost packet' 'retry_cnt 是 7，rxe 上永不放弃；是 0，丢一个包就放弃'
+	sets a.s "modify_qp to=RTS" rnr_retry '[1-7]' '7' ||
+		because 'rnr_retry 0 gives up at once if the peer has no receive ready' 'rnr_retry 是 0：对端的 receive 还没准备好，就立即放弃'
+	sets a.s "modify_qp to=RTR" min_rnr_timer '[1-9]|1[0-9]|20' '12 (1 to 20)' ||
+		because 'min_rnr_timer 0 is 655 ms, the longest of all: what the peer waits before it tries again' 'min_rnr_timer 是 0 就是 655 ms，最长的一档：对端等这么久才再试'
+	sets a.s "modify_qp to=RTS" max_rd_atomic 16 && sets a.s "modify_qp to=RTR" max_dest_rd_atomic 16 && scene alone &&
+		sets two "modify_qp to=RTS" max_rd_atomic 2 '2 (res->max_reads)' && sets two "modify_qp to=RTR" max_dest_rd_atomic 2 '2 (res->max_reads)' &&
+		sets few "modify_qp to=RTS" max_rd_atomic 5 '5 (what this device may begin)' && sets few "modify_qp to=RTR" max_dest_rd_atomic 3 '3 (what this device can answer)'
+	because 'READs at once: max_reads, or 16 if that is 0, and no more than the device has (reads_at_once()); with 0 a READ waits for ever' \
+		'同时的 READ：max_reads，它是 0 就用 16，且不超过设备的上限（reads_at_once()）；给 0，READ 就永远等'
 }
 
 test_message() {
-	worth 9 'rdma_server and rdma_client talk, twice, and leave nothing' 'rdma_server 与 rdma_client 能通信两次，不留下对象'
+	worth 8 'rdma_server and rdma_client talk, twice, and leave nothing' 'rdma_server 与 rdma_client 能通信两次，不留下对象'
 	see 7 'What you see'
 	scene again || return
 	well a || return
@@ -164,9 +203,10 @@ test_failure_is_told() {
 	worth 6 'a step that fails ends the walk, is told once, and leaves nothing' '某一步失败：立即停下，只报一次，不留对象'
 	see 9 'What you see'
 	local of
-	local -A steps=([init]=1 [rtr]=2 [rts]=3)
-	for of in rtr rts init; do
-		scene "${of}_fails" || return
+	local -A steps=([init_fails]=1 [rtr_fails]=2 [rts_fails]=3)
+	for of in rtr_fails rts_fails init_fails; do
+		scene $of || return
+		struck a.s || { blame_all && differs "$(who a.s): $(say "it never came so far" "没走到这一步")" "$(say 'the step that is made to fail' '安排好要失败的那一步')" && break; }
 		ended_with 1 a.s || return
 		like "$(err_of a.s)" 'EINVAL' "$(say 'an error that names EINVAL' '错误里有 EINVAL')" || break
 		equal "$(count a.s ev=modify_qp) ibv_modify_qp" "${steps[$of]} ibv_modify_qp" || break
@@ -184,5 +224,6 @@ test_walk() {
 	because 'ibv_query_qp asks the kernel; qp->state is what the library remembers' 'ibv_query_qp 问的是内核；qp->state 只是库记得的'
 	ended_with 0 walk || return
 	equal "$(sed -n 's/^link rxe0.* state \([A-Z]*\) .*/\1/p' "$E/walk.out" | xargs)" 'RESET INIT RTR RTS SQD ERR RESET' &&
-		equal "$(sed -n 's/.*library cache .*, kernel \([A-Z]*\)$/\1/p' "$E/walk.out" | xargs)" 'RESET INIT RTR RTS SQD ERR RESET'
+		equal "$(sed -n 's/.*library cache .*, kernel \([A-Z]*\)$/\1/p' "$E/walk.out" | xargs)" 'RESET INIT RTR RTS SQD ERR RESET' || return
+	scene alone && equal "$(grep '^state' "$E/query.out")" 'state ERR'
 }

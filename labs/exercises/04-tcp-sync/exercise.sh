@@ -4,23 +4,34 @@
 # Exercise 04: the learner writes tcp_sync.c. See scene.sh and judge.sh.
 
 stage_file=tcp_sync.c
-strip="sock_sync_data sock_sync_step cm_con_data_of cm_con_data_to_wire exchange_cm_con_data"
+strip="
+sock_sync_data: write all of mine, then read all of the peer's, before the deadline
+sock_sync_step: tell the peer the step and the status, in network byte order; with a failure do not wait, else hear what the peer says and check it
+cm_con_data_of: QPN, LID, PSN, MTU, GID, and the buffer's address, rkey and message size, in host byte order
+cm_con_data_to_wire: each integer in network byte order; the GID stays as it is
+exchange_cm_con_data: hello first, both ways, checked; then the data, both ways, checked; res->remote is set on success only
+connect_qp: exchange, show both sides, RTR, RTS; then meet the peer at SYNC_READY, and tell it if something failed
+"
 what=('tell the peer what it must know, over TCP' '用 TCP 告诉对端它必须知道的')
 
 # ---- in the VM
 
-scenes=(pair bytes slow short bad_hello bad_data cut silent peer_failed own_failure elsewhere)
+scenes=(pair bytes slow short bad_hello bad_data cut silent stopped peer_failed own_failure elsewhere)
 
 scene_pair() { pair a -j rxe0 : -j 127.0.0.1 rxe1; }
 
-# meets NAME ITEM…: a client meets our hand-made server, which records what it hears
-meets() {
-	local name=$1
+# peer_listens NAME ITEM…: our hand-made server, which records what it hears
+peer_listens() {
 	: >"$T/peer.rc"
-	start "peer.$name" timeout 8 "$B/peer" listen "$port" record="$T/$name.wire" "${@:2}"
+	start "peer.$1" "$B/peer" listen "$port" record="$T/$1.wire" "${@:2}"
 	await listening "$port"
-	learner "$name" "$B/rdma_client" -t 1 127.0.0.1 rxe1
-	reap "peer.$name"
+}
+
+# meets NAME ITEM…: a client meets it
+meets() {
+	peer_listens "$@"
+	learner "$1" "$B/rdma_client" -t 1 127.0.0.1 rxe1
+	dismiss "peer.$1"
 }
 
 # The peer is in RTS, perhaps, but has not said so.
@@ -28,9 +39,10 @@ scene_bytes() { meets a hello con,qpn=0x1234,psn=0xabcdef,mtu=2; }
 
 scene_slow() {
 	serving a.s "$B/rdma_server" -t 2 rxe0
-	alone peer timeout 6 "$B/peer" connect 127.0.0.1 "$port" hello con,qpn=0x1234,psn=0x77 sync plan,size=24 \
+	start peer "$B/peer" connect 127.0.0.1 "$port" hello con,qpn=0x1234,psn=0x77 sync plan,size=24 \
 		trickle=2 record="$T/slow.wire"
 	reap a.s
+	dismiss peer
 }
 
 scene_short() {
@@ -49,6 +61,9 @@ scene_bad_hello() {
 scene_bad_data() {
 	meets psn hello con,psn=0x1000001
 	meets gid hello con,gid=::
+	peer_listens called hello con,psn=0x1000001
+	learner called "$B/contract" remote "$port"
+	dismiss peer.called
 }
 
 scene_cut() {
@@ -56,7 +71,21 @@ scene_cut() {
 	meets data hello con cut=30 close
 }
 
-scene_silent() { meets a; }
+# Who says nothing; who says it so slowly that no single byte is late, but all of it is.
+scene_silent() {
+	SPY=1 meets a
+	meets slowly hello con trickle=60
+}
+
+scene_stopped() {
+	local sig
+	for sig in INT TERM; do
+		peer_listens $sig
+		SPY=1 interrupted $sig '^send' $sig "$B/rdma_client" -t 30 127.0.0.1 rxe1
+		dismiss peer.$sig
+	done
+}
+
 scene_peer_failed() { meets a hello con sync,status=5; }
 scene_elsewhere() { meets a hello con sync,step=2; }
 scene_own_failure() { SPY=1 SPY_FAIL=ibv_modify_qp:2:22 meets a hello con sync; }
@@ -66,6 +95,25 @@ scene_own_failure() { SPY=1 SPY_FAIL=ibv_modify_qp:2:22 meets a hello con sync; 
 # wire NAME FROM COUNT: these bytes of what the peer heard, in hex
 wire() { od -An -v -tx1 -j "$2" -N "$3" "$E/$1.wire" 2>/dev/null | tr -d ' \n'; }
 
+# sync_of NAME FROM: the sync message that the peer heard, in words
+sync_of() {
+	local hex magic step status
+	hex=$(wire "$1" "$2" 12)
+	((${#hex} == 24)) || { say "no sync message, but ${hex:-nothing}" "不是 sync 消息，而是 ${hex:-什么也没有}" && return; }
+	magic=$((0x${hex:0:8})) step=$((0x${hex:8:8})) status=$((0x${hex:16:8}))
+	case $step in
+	1) step='READY (1)' ;;
+	2) step='DONE (2)' ;;
+	esac
+	if ((magic == 0x53594e43)); then
+		echo "SYNC, step $step, status $status"
+	elif ((magic == 0x434e5953)); then
+		say "SYNC in the byte order of this host" "SYNC，却是本机的字节序"
+	else
+		say "something else than a sync message, with the length $step" "不是 sync 消息，长度是 $step"
+	fi
+}
+
 # refused NAME REGEX WORDS: it said so once, ended, and never brought its QP to RTR
 refused() {
 	blame=("$1")
@@ -74,16 +122,24 @@ refused() {
 	equal "$(count "$1" ev=modify_qp to=RTR) times to RTR" '0 times to RTR' && equal "$(leaks "$1")" ''
 }
 
+# hello_of NAME: what the peer heard first
+hello_of() {
+	local hex
+	hex=$(wire "$1" 0 8)
+	[[ $hex ]] || { say 'nothing' '什么也没有' && return; }
+	echo "magic ${hex:0:8}, version ${hex:8:4}, length ${hex:12:4}"
+}
+
 test_hello() {
 	worth 8 'the hello: magic, version, length, big-endian' 'hello：magic、version、length，big-endian'
 	see 1 'The code'
 	scene bytes || return
-	equal "$(wire a 0 8)" '52434d450001002b'
+	equal "$(hello_of a)" 'magic 52434d45, version 0001, length 002b'
 	because 'each integer goes out in network byte order, and the hello first' '每个整数都用网络字节序，hello 在最前'
 }
 
 test_byte_order() {
-	worth 12 'QPN, PSN, rkey and size on the wire are big-endian' '线上的 QPN、PSN、rkey、size 都是 big-endian'
+	worth 11 'QPN, PSN, rkey and size on the wire are big-endian' '线上的 QPN、PSN、rkey、size 都是 big-endian'
 	see 2 'The idea'
 	scene bytes || return
 	local qpn psn rkey
@@ -123,7 +179,7 @@ test_gid() {
 }
 
 test_back() {
-	worth 10 "the peer's data comes back to host byte order" '收到的转回主机字节序'
+	worth 9 "the peer's data comes back to host byte order" '收到的转回主机字节序'
 	see 2 'The idea'
 	scene bytes || return
 	sets a 'modify_qp to=RTR' dest_qpn "$((0x1234))" "$((0x1234)) (0x1234)" &&
@@ -137,21 +193,21 @@ test_waits_for_ready() {
 	see 4 'The code'
 	scene bytes || return
 	sets a 'modify_qp to=RTS' err 0 && equal "$(count a ev=post_send) SENDs" '0 SENDs' && ended_with 1 a &&
-		equal "$(wire a 51 12)" '53594e430000000100000000'
+		equal "$(sync_of a 51)" 'SYNC, step READY (1), status 0'
 	because 'who sends to a QP that is not in RTR yet gets retries, or status 12' '发给还没到 RTR 的 QP：轻则重试，重则 status 12'
 }
 
 test_slow_peer() {
-	worth 8 'a peer whose bytes come one at a time' '对端一次只来一个字节'
+	worth 7 'a peer whose bytes come one at a time' '对端一次只来一个字节'
 	see 5 'The idea'
 	scene slow || return
 	sets a.s 'modify_qp to=RTS' err 0 && sets a.s 'modify_qp to=RTR' dest_qpn "$((0x1234))" &&
-		equal "$(wire slow 51 12)" '53594e430000000100000000'
+		equal "$(sync_of slow 51)" 'SYNC, step READY (1), status 0'
 	because 'TCP is a stream: one read may bring one byte, so read until all have come' 'TCP 是字节流：一次可能只读到一个字节，要读满为止'
 }
 
 test_short() {
-	worth 8 'reads and writes of one byte, and signals between' '每次只读写一个字节，中间还有信号'
+	worth 7 'reads and writes of one byte, and signals between' '每次只读写一个字节，中间还有信号'
 	see 5 'The idea'
 	scene short || return
 	well a
@@ -171,8 +227,12 @@ test_bad_data() {
 	worth 6 'data that cannot be is refused' '不可能的数据：拒绝'
 	see 6 'The code'
 	scene bad_data || return
-	refused psn 'psn' 'an error about the PSN' && refused gid 'GID' 'an error about the GID'
-	because 'the peer is not to be trusted: check_cm_con_data()' '对端不可信：check_cm_con_data()'
+	refused psn 'psn' 'an error about the PSN' && refused gid 'GID' 'an error about the GID' || {
+		because 'the peer is not to be trusted: check_cm_con_data()' '对端不可信：check_cm_con_data()'
+		return
+	}
+	equal "$(grep '^refused' "$E/called.out")" 'refused 1, remote as before'
+	because 'outputs are set on success only: res->remote was set although the data was refused' '成功了才写输出：数据被拒，res->remote 却改了'
 }
 
 test_cut() {
@@ -184,11 +244,31 @@ test_cut() {
 }
 
 test_silent() {
-	worth 5 'a peer that says nothing: it ends by its deadline' '对端一声不吭：到期限就结束'
+	worth 5 'a peer that says nothing, or says it too slowly: it ends by its deadline' '对端一声不吭，或说得太慢：到期限就结束'
 	see 7 'The idea'
 	scene silent || return
-	refused a 'deadline|ETIMEDOUT' 'an error about the deadline'
-	because 'each wait has a deadline' '每个等待都有期限'
+	refused a 'deadline|ETIMEDOUT' 'an error about the deadline' && in_time a 700 1400 || {
+		because 'each wait has a deadline' '每个等待都有期限'
+		return
+	}
+	if (($(spied a cpu_ms) > 500)); then
+		differs "$(spied a cpu_ms) $(say 'ms of CPU time in a wait of a second' 'ms CPU 时间，等了一秒')" "$(say 'a wait that sleeps' '睡着等')"
+		because 'who asks a socket again and again takes the CPU from others: poll(2), as wait_fd() does' '一遍遍地问 socket，占着 CPU：用 poll(2) 睡，像 wait_fd() 那样'
+		return
+	fi
+	refused slowly 'deadline|ETIMEDOUT' 'an error about the deadline' && in_time slowly 700 1400
+	because 'the deadline is for the whole exchange: it does not begin anew with each byte or each read' '期限是给整个交换的：不因为来了一个字节、又读一次就重新算起'
+}
+
+test_stop() {
+	worth 4 'Ctrl-C and SIGTERM end the wait' 'Ctrl-C 与 SIGTERM 结束等待'
+	see 7 'The idea'
+	scene stopped || return
+	local sig
+	for sig in INT TERM; do
+		ended_with 1 $sig && like "$(err_of $sig)" 'EINTR|[Ss]top|[Ii]nterrupt|signal' "$(say "an error: SIG$sig" "错误：SIG$sig")" && equal "$(leaks $sig)" '' || break
+	done
+	because 'a stop was requested, and it went on waiting: stop_requested(), -EINTR' '已经要求停止，它还在等：stop_requested()，-EINTR'
 }
 
 test_peer_failed() {
@@ -205,6 +285,6 @@ test_own_failure() {
 	worth 4 'the peer is told of a failure of ours' '自己失败了，也要告诉对端'
 	see 8 'The code'
 	scene own_failure || return
-	ended_with 1 a && equal "$(wire a 51 12)" '53594e430000000100000016'
+	ended_with 1 a && equal "$(sync_of a 51)" 'SYNC, step READY (1), status 22'
 	because 'else the peer waits for the whole of its deadline, and learns nothing' '否则对端白等到期限，还不知道为什么'
 }
