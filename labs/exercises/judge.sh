@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154
 #
 # judge.sh - judge one file of a learner: build the real programs with it inside,
 # have the exercise's scenes run in a VM that dies with them (scene.sh), and run
@@ -546,8 +546,8 @@ is_weak='the peer (failed|closed)|waiting for the peer|nothing came before the d
 # struck NAME: the failure that the spy was told of met a call
 struck() { grep -q '^fail ' "$E/$1.log" 2>/dev/null; }
 
-# spied NAME KEY: what the spy summed up at the end: polls, arms, events, cpu_ms
-spied() { sed -n "/^polls=/s/.*\\b$2=\\([0-9]*\\).*/\\1/p" "$E/$1.log" 2>/dev/null | tail -n 1; }
+# summed_up NAME KEY: what the spy summed up at the end: polls, arms, events, cpu_ms
+summed_up() { sed -n "/^polls=/s/.*\\b$2=\\([0-9]*\\).*/\\1/p" "$E/$1.log" 2>/dev/null | tail -n 1; }
 
 # waited NAME: sets $value: ms from its last request to the device until it began to take
 # everything down

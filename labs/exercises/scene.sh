@@ -74,7 +74,7 @@ dismiss() {
 	local await_s=1
 	await ended "${pids[$1]}" 2>/dev/null
 	! ended "${pids[$1]}" || { reap "$1" && return; }
-	kill9 "$1"
+	kill9 "$1" 2>/dev/null
 }
 
 # interrupted SIGNAL WORD NAME CMD…: as soon as its log has WORD it gets SIGNAL

@@ -2,7 +2,7 @@
 #
 # starter.awk - a stage with its heart taken out: of each function named in STRIP
 # the contract (its head) and the comments stay, the code goes; what it has to do stands
-# there in English, too. A name that is a macro goes as a whole.
+# there in English, too, if STRIP says it. A name that is a macro goes as a whole.
 #
 #	STRIP="path_mtu: the lower of both sides'
 #	modify_qp_to_rtr: …" awk -v head="TEXT" [-v unwritten="WHAT-IT-DOES"] -f starter.awk STAGE.c
@@ -17,12 +17,16 @@ BEGIN {
 			name = substr(lines[i], 1, RLENGTH - 2)
 			sub(/^[[:space:]]*/, "", name)
 			is_stripped[name] = substr(lines[i], RLENGTH + 1)
+		} else {
+			m = split(lines[i], words, " ")
+			for (j = 1; j <= m; j++)
+				is_stripped[words[j]] = ""
 		}
 }
 
 # todo(): what is to be written, as a comment of lines that are not too long
 function todo(    words, n, i, line) {
-	n = split("TODO: " name "(): " is_stripped[name], words, " ")
+	n = split("TODO: " name "()" (is_stripped[name] ? ": " : "") is_stripped[name], words, " ")
 	line = "\t/*"
 	for (i = 1; i <= n; i++) {
 		if (length(line " " words[i]) > 70) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC2015,SC2034,SC2154
 #
 # Exercise 03: the learner writes qp_state.c. See scene.sh and judge.sh.
 
@@ -8,8 +8,10 @@ strip="
 choose_psn: 24 random bits into res->psn
 modify_qp_to_init: a new PSN; then port, P_Key index 0, and READ and WRITE as access rights
 path_mtu: the lower of both sides'
-modify_qp_to_rtr: path MTU, the peer's QPN, the PSN that it begins with, its address (a GRH with its GID), the READs it may begin, and the RNR timer
-modify_qp_to_rts: my PSN, the ACK time-out, the retries of both kinds, the READs that I may begin
+rtr_attributes: RTR, path MTU, the peer's QPN, the PSN that it begins with, its address (a GRH with its GID), the READs it may begin, and the RNR timer
+modify_qp_to_rtr: one step with those, and their mask
+rts_attributes: RTS, my PSN, the ACK time-out, the retries of both kinds, the READs that I may begin
+modify_qp_to_rts: one step with those, and their mask
 modify_qp_to_error: ERR, with STATE alone
 modify_qp_to_reset: RESET, with STATE alone
 query_qp: ask the kernel with ibv_query_qp()

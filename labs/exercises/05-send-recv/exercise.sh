@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC2015,SC2034,SC2154
 #
 # Exercise 05: the learner writes transfer.c. See scene.sh and judge.sh.
 
 stage_file=transfer.c
-strip="post_receive post_all_receives post_request post_send check_completion try_completion arm_cq take_cq_event
-	arm_or_sleep await_completion poll_completion"
+strip="
+post_receive: one request for the whole of that receive slot, wr_id WR_ID_RECV(slot); remember_receive() it, report a refusal
+post_all_receives: each slot, in their order
+post_request: inline if it carries data and is short enough; post it, remember_send() it, report a refusal
+post_send: length bytes of that send slot, wr_id WR_ID_SEND(slot), signaled if that is asked for
+check_completion: a status that is not SUCCESS is explained by explain_failure(); RECV goes with WR_ID_RECV and SEND with WR_ID_SEND (lesson 08 adds others), anything else is an unexpected_completion()
+try_completion: ask the CQ once: 0 if there is nothing, 1 for a completion that is good, or a negative errno
+arm_cq: have the CQ raise an event; remember that in res->armed
+take_cq_event: take one event from the channel, count it in event_debt, acknowledge them at times; the CQ is no longer armed
+arm_or_sleep: arm the CQ, if it is not; else sleep on the channel's fd until the deadline, and take the event
+await_completion: look, and if there is nothing arm or sleep (with a channel), or look again; a stop is -EINTR, the deadline -ETIMEDOUT; say why nothing came
+poll_completion: wait for that wr_id; one of the other queue may come first, and is kept in res->early
+"
 what=('post receives and sends, wait for completions' 'post 收发请求，等 completion')
 
 # ---- in the VM
 
-scenes=(pair pingpong window events between liars early late posts_fail nobody lesson)
+scenes=(pair pingpong window events between liars early late posts_fail nobody stopped lesson)
 
 scene_pair() { pair a -j -m "$(printf '%.0s1234567' {1..10})" rxe0 : -j -m hello 127.0.0.1 rxe1; }
 scene_pingpong() { pair a -q -n 20 -s 9000 rxe0 : -q -n 20 -s 9000 127.0.0.1 rxe1; }
@@ -28,7 +39,7 @@ scene_between() {
 spied() {
 	serving "$1.s" "$B/rdma_server" -q -t "${seconds:-3}" rxe0
 	SPY=1 SPY_LIE=$2 learner "$1" "$B/rdma_client" -q -t "${seconds:-3}" 127.0.0.1 rxe1
-	reap "$1.s"
+	kill9 "$1.s"
 }
 
 scene_liars() {
@@ -40,21 +51,32 @@ scene_liars() {
 
 scene_early() {
 	spied early early
+	spied poison poison
 	spied received_twice twice
 }
 
 # What the server sends comes 300 ms after the client began to wait.
 scene_late() {
 	SPY=1 SPY_LIE=late serving a.s "$B/rdma_server" -q -e -t 3 rxe0
-	learner a.c "$B/rdma_client" -q -e -t 3 127.0.0.1 rxe1
+	SPY=1 learner a.c "$B/rdma_client" -q -e -t 3 127.0.0.1 rxe1
 	reap a.s
+}
+
+# Ctrl-C while it polls for what never comes, and SIGTERM while it sleeps
+scene_stopped() {
+	serving s "$B/rdma_server" -q -t 3 rxe0
+	SPY=1 SPY_LIE=lost interrupted INT '^post_send' INT "$B/rdma_client" -q -t 30 127.0.0.1 rxe1
+	kill9 s
+	serving s "$B/rdma_server" -q -t 3 rxe0
+	SPY=1 SPY_LIE=lost interrupted TERM '^post_send' TERM "$B/rdma_client" -q -e -t 30 127.0.0.1 rxe1
+	kill9 s
 }
 
 scene_posts_fail() {
 	PLAIN=1 SPY=1 SPY_FAIL=ibv_post_recv:1:12 learner recv "$B/rdma_server" -q -t 3 rxe0
 	serving send.s "$B/rdma_server" -q -t 3 rxe0
 	PLAIN=1 SPY=1 SPY_FAIL=ibv_post_send:1:12 learner send "$B/rdma_client" -q -t 3 127.0.0.1 rxe1
-	reap send.s
+	kill9 send.s
 }
 
 # Completions that never come: polled for, and slept for.
@@ -62,7 +84,7 @@ scene_nobody() {
 	seconds=1 spied lost lost
 	serving asleep.s "$B/rdma_server" -q -t 1 rxe0
 	SPY=1 SPY_LIE=lost learner asleep "$B/rdma_client" -q -e -t 1 127.0.0.1 rxe1
-	reap asleep.s
+	kill9 asleep.s
 }
 
 scene_lesson() {
@@ -123,7 +145,7 @@ test_inline() {
 }
 
 test_many() {
-	worth 7 'twenty rounds of 9000 bytes' '二十个来回，每个 9000 字节'
+	worth 5 'twenty rounds of 9000 bytes' '二十个来回，每个 9000 字节'
 	see 3 'The code'
 	scene pingpong || return
 	well a && equal "$(count a.s ev=completion op=RECV status=SUCCESS) received" '20 received' &&
@@ -131,7 +153,7 @@ test_many() {
 }
 
 test_unsignaled() {
-	worth 8 'a window of SENDs, of which not each makes a completion' '一窗口的 SEND，不是每个都要 completion'
+	worth 7 'a window of SENDs, of which not each makes a completion' '一窗口的 SEND，不是每个都要 completion'
 	see 2 'The code'
 	scene window || return
 	because '@signaled is for the caller to say: each completion costs' '要不要 completion 由调用者说了算：每个都有代价'
@@ -143,16 +165,28 @@ test_unsignaled() {
 	((signaled < all && signaled > 0)) || differs "$signaled of $all signaled" "$(say 'as many as were asked for' '只有要求的那些')"
 }
 
+yes_or_no() { if ((${1:-0})); then say 'was called' '调用过'; else say 'was never called' '从未调用'; fi; }
+
 test_events() {
-	worth 7 'with --events it sleeps until the CQ says so' '--events：睡到 CQ 叫醒'
+	worth 10 'with --events it sleeps until the CQ says so' '--events：睡到 CQ 叫醒'
 	see 4 'The code'
 	scene events || return
-	well a && scene between && well a
-	because 'arm, look once more, and only then sleep: else a completion slips in between' '先 arm，再看一眼，然后才睡：否则 completion 会从中间溜走'
+	well a && scene between && well a || {
+		because 'arm, look once more, and only then sleep: else a completion slips in between' '先 arm，再看一眼，然后才睡：否则 completion 会从中间溜走'
+		return
+	}
+	scene late || return
+	equal "ibv_req_notify_cq() $(yes_or_no "$(summed_up a.c arms)")" "ibv_req_notify_cq() $(yes_or_no 1)" &&
+		equal "ibv_get_cq_event() $(yes_or_no "$(summed_up a.c events)")" "ibv_get_cq_event() $(yes_or_no 1)" || {
+		because 'with a channel it polls all the same: nothing is armed, nobody sleeps' '有 channel，却还是轮询：没有 arm，也没有睡'
+		return
+	}
+	(($(summed_up a.c polls) < 500)) || differs "$(summed_up a.c polls) $(say 'times ibv_poll_cq() in 300 ms' '次 ibv_poll_cq()，在 300 ms 里')" "$(say 'a few' '几次')"
+	because 'it sleeps until the CQ says so: wait_fd() on the fd of the channel' '睡到 CQ 叫醒：对 channel 的 fd 用 wait_fd()'
 }
 
 test_late() {
-	worth 6 'a message that comes late' '消息来得晚'
+	worth 4 'a message that comes late' '消息来得晚'
 	see 4 'The code'
 	scene late || return
 	well a
@@ -160,17 +194,18 @@ test_late() {
 }
 
 test_liars() {
-	worth 10 'status, opcode and wr_id are all looked at' 'status、opcode、wr_id 都要看'
+	worth 9 'status, opcode and wr_id are all looked at' 'status、opcode、wr_id 都要看'
 	see 5 'The code'
 	scene liars || return
 	local lie
 	local -A says=([status]="RETRY_EXC|retry counter exceeded" [opcode]=completion [wr_id]=completion [broken]='ibv_poll_cq|CQ')
+	local -A words=([status]="$(say 'an error: the status is RETRY_EXC_ERR' '错误：status 是 RETRY_EXC_ERR')" [opcode]="$(say 'an error: RDMA_READ, and nobody has read' '错误：RDMA_READ，可没有谁 READ')"
+		[wr_id]="$(say "an error: wr_id 7 is nobody's" '错误：wr_id 7 不是谁的')" [broken]="$(say 'an error: ibv_poll_cq() returned -2' '错误：ibv_poll_cq() 返回 -2')")
 	for lie in status opcode wr_id broken; do
 		ended_with 1 "$lie" || break
-		like "$(err_of "$lie")" "${says[$lie]}" "an error about the $lie" || break
+		like "$(err_of "$lie")" "${says[$lie]}" "${words[$lie]}" || break
 	done
-	because 'a completion says whether, what and which: who looks at none of them takes a failure for a message' \
-		'completion 说明成没成、是什么、是哪一个：不看就会把失败当成消息'
+	because "a completion says whether, what and which; here: ${words[$lie]}" "completion 说明成没成、是什么、是哪一个；这里是：${words[$lie]}"
 }
 
 test_bad_status() {
@@ -193,22 +228,46 @@ test_early() {
 	ended_with 0 early || return
 	ended_with 1 received_twice || return
 	blame=()
+	cause=''
+	ended_with 0 poison || because 'wc says something only if ibv_poll_cq() returned more than 0' 'ibv_poll_cq() 返回值大于 0，wc 才有内容'
 }
 
 test_posts_fail() {
 	worth 3 'a post that is refused is told' 'post 被拒绝：要报'
 	see 7 'The code'
 	scene posts_fail || return
+	! grep -q '^post_.* next=1' "$E/recv.log" "$E/send.log" || {
+		differs "$(say 'wr.next is not NULL' 'wr.next 不是 NULL')" 'wr.next NULL'
+		because 'wr.next leads to the next request of a list: a wr that is not zeroed leads anywhere' 'wr.next 指向链表里的下一个请求：wr 没有清零，它就不知指向哪里'
+		return
+	}
 	ended_with 1 recv && like "$(err_of recv)" 'ENOMEM' 'ibv_post_recv … ENOMEM' && ended_with 1 send &&
 		like "$(err_of send)" 'ENOMEM' 'ibv_post_send … ENOMEM'
 	because 'ibv_post_* return the error number; a request that was not taken never completes' 'ibv_post_* 直接返回错误码；没收下的请求永远不会完成'
 }
 
 test_deadline() {
-	worth 7 'a completion that never comes: it ends by its deadline, and says why' 'completion 一直不来：到期限就结束，并说出原因'
+	worth 6 'a completion that never comes: it ends by its deadline, and says why' 'completion 一直不来：到期限就结束，并说出原因'
 	see 8 'Break it'
 	scene nobody || return
+	if ended_with 1 lost asleep; then
+		in_time lost 700 1500 && in_time asleep 700 1500 || {
+			named=''
+			because 'a wait ends by the clock: so many polls are as long as the machine is slow' '等待的尽头由时钟定：轮询若干次有多久，全看机器快慢'
+			return
+		}
+		like "$(err_of lost)" 'no completion|completion' 'an error: no completion' && like "$(err_of asleep)" 'completion' 'an error: no completion'
+	fi
 	because 'polled for ever: a wait without a deadline' '一直轮询下去：等待没有期限'
-	ended_with 1 lost asleep || return
-	like "$(err_of lost)" 'no completion|completion' 'an error: no completion' && like "$(err_of asleep)" 'completion' 'an error: no completion'
+}
+
+test_stop() {
+	worth 4 'Ctrl-C and SIGTERM end the wait' 'Ctrl-C 与 SIGTERM 结束等待'
+	see 8 'The code'
+	scene stopped || return
+	local sig
+	for sig in INT TERM; do
+		ended_with 1 $sig && like "$(err_of $sig)" 'EINTR|[Ss]top|[Ii]nterrupt|signal' "$(say "an error: SIG$sig" "错误：SIG$sig")" || break
+	done
+	because 'a stop was requested, and it went on waiting: stop_requested(), -EINTR' '已经要求停止，它还在等：stop_requested()，-EINTR'
 }

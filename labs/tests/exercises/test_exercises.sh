@@ -36,7 +36,7 @@ test_starters_have_holes_and_compile() {
 			-Wno-unused-parameter -c -o "$T/o" "$stage"
 		assertEquals "$stage" 0 $?
 		# shellcheck disable=SC2016 # for that bash
-		for name in $(bash -c '. "$1/exercise.sh" && echo "$strip"' - "$folder"); do
+		for name in $(bash -c '. "$1/exercise.sh" && sed "s/: .*//" <<<"$strip"' - "$folder"); do
 			[[ $name == DESTROY ]] || assertEquals "holes for $name" 1 "$(grep -c "TODO: $name()" "$stage")"
 		done
 		assertEquals 'marks of the pages' 0 "$(grep -c region "$stage")"
@@ -120,15 +120,17 @@ test_compile_errors_have_the_learners_own_lines() {
 	assert_in "$out" '^0 / 100 分'
 }
 
-# The course's own stage, a mistake, and a folder without the file.
+# Right work, the course's own stage, a mistake, and a folder without the file.
 test_a_class_is_judged_in_the_vm() {
 	need_lab || return 0
 	begin_class 03
-	reference right
+	reference copied
+	cp -r labs/tests/exercises/right/03-direct "$T/class/right"
 	mkdir "$T"/class/{ida,no-grh}
 	sed 's/.is_global = 1,/.is_global = 0,/' "$course" >"$T/class/no-grh/$stage"
 	grade_class 03
-	assertEquals 'the reference' 100 "$(points right)"
+	assertEquals 'another hand' 100 "$(points right)"
+	assertEquals "the course's own" 0 "$(points copied)"
 	assertTrue "the mistake: $(points no-grh)" "(($(points no-grh) < 90))"
 	assert_in "$(grep -F '/no-grh",' "$T/marks.csv")" '"rtr_address","fail",.*(is_global|GRH)'
 	assert_in "$(<"$T/table")" '^ida +0/100 there is no qp_state.c$'
