@@ -16,6 +16,7 @@ modify_qp_to_error: ERR, with STATE alone
 modify_qp_to_reset: RESET, with STATE alone
 query_qp: ask the kernel with ibv_query_qp()
 "
+later="rtr_attributes rts_attributes"
 what=('bring a QP from RESET to RTS, and back' '把 QP 从 RESET 带到 RTS，再带回来')
 
 # ---- in the VM
