@@ -75,7 +75,7 @@ struct rdma_resources {
 	struct posted *posted; /* last request of each slot, to explain it */
 	/* stage 3 */
 	uint32_t psn;	   /* my sq_psn, random, 24 bits */
-	uint8_t max_reads; /* RDMA READs at once, each way; 0: 16 */
+	uint8_t max_reads; /* READs at once, each way, if the device can; 0: 16 */
 	/* stage 4 */
 	struct cm_con_data_t remote; /* the peer's, host byte order */
 	bool more_rkeys;	     /* the peer tells of further MRs later */

@@ -15,12 +15,13 @@ limited() {
 # need_programs: what the exercise in $folder wants of the tree, made if anything is newer
 need_programs() {
 	local made=$root/build/exercise/made.${folder##*/}
+	local source
+	source=$(exercise_source "$folder")
 	mkdir -p "$root/build/exercise"
 	(
-		source=$(exercise_source "$folder")
 		load_exercise
 		flock 9
-		[[ ! -e $made || ! -e $root/build/libqptrace.so || -n $(find "$root"/{common,server,client,lessons,labs/recorder,labs/nccl-net,labs/exercises,labs/tests/spy.c,labs/tests/kept.c,labs/tests/peer.c,labs/tests/tcpx,Makefile} \
+		[[ ! -e $made || ! -e $root/build/libqptrace.so || -n $(find "$root"/{common,server,client,lessons,labs/recorder,labs/nccl-net,labs/exercises,labs/tests/spy.{c,h},labs/tests/spy_verbs.c,labs/tests/kept.c,labs/tests/peer.c,labs/tests/tcpx,Makefile} \
 			-newer "$made" \( -name '*.[ch]' -o -name Makefile -o -name build.sh \) -print -quit) ]] || exit 0
 		cd "$root" || exit
 		echo "exercise: building the programs of the tree" >&2
@@ -60,7 +61,7 @@ tree_makes() {
 # make_helpers: what only the exercises need, into build/exercise
 make_helpers() {
 	local cc=${CC:-cc} to=build/exercise name
-	"$cc" -D_GNU_SOURCE -O2 -fPIC -shared -o $to/spy.so labs/tests/spy.c &&
+	"$cc" -D_GNU_SOURCE -O2 -fPIC -shared -o $to/spy.so labs/tests/spy.c labs/tests/spy_verbs.c &&
 		"$cc" -D_GNU_SOURCE -O2 -fPIC -shared -o $to/kept.so labs/tests/kept.c &&
 		"$cc" -D_GNU_SOURCE -O2 -o $to/peer labs/tests/peer.c -lisal &&
 		"$cc" -O1 -o $to/idle labs/exercises/idle.c &&

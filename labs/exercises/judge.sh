@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 #
 # judge.sh - judge one file of a learner: build the real programs with it inside,
 # have the exercise's scenes run in a VM that dies with them (scene.sh), and run

@@ -48,7 +48,7 @@ build_peer() { helper "$1/peer" -O2 labs/tests/peer.c -lisal; }
 
 # build_helpers: spy.so and peer, into $B
 build_helpers() {
-	helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c && build_peer "$B"
+	helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c labs/tests/spy_verbs.c && build_peer "$B"
 }
 
 # text FILE: what cat would print of such a file, but without a process

@@ -8,7 +8,7 @@
 first=$B/00-first-message
 source=lessons/00-first-message/first.c
 
-oneTimeSetUp() { helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c; }
+oneTimeSetUp() { helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c labs/tests/spy_verbs.c; }
 
 # spied LIE FAIL [ARG…]: it runs in the lab behind the spy; sets $out, $err, $rc
 spied() {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash disable=SC2015,SC2034,SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 #
 # Exercise 00: the learner writes the calls of first.c. See scene.sh and judge.sh.
 
@@ -112,7 +112,7 @@ test_refuses() {
 	worth 8 'no device of that name, or none at all: an error, no crash' '没有这个设备，或一个也没有：报错，不崩溃'
 	see 2 'The code'
 	scene refuse || return
-	failed name 'No such' && failed none 'No such' || {
+	{ failed name 'No such' && failed none 'No such'; } || {
 		because 'the list ends with NULL; an empty one begins with it' '列表以 NULL 结束；空列表开头就是 NULL'
 		return
 	}
@@ -233,7 +233,7 @@ test_failures() {
 	local call
 	for call in open_device modify_qp post_recv post_send; do
 		struck "$call" || continue
-		failed "$call" 'Cannot allocate memory' && equal "$(say "after ibv_$call() failed: " "ibv_$call() 失败之后：")$(gone_on "$call")" "$(say "after ibv_$call() failed: " "ibv_$call() 失败之后：")" || break
+		{ failed "$call" 'Cannot allocate memory' && equal "$(say "after ibv_$call() failed: " "ibv_$call() 失败之后：")$(gone_on "$call")" "$(say "after ibv_$call() failed: " "ibv_$call() 失败之后：")"; } || break
 	done
 	because 'ibv_modify_qp and ibv_post_* return the error number; ibv_open_device sets errno' \
 		'ibv_modify_qp、ibv_post_* 直接返回错误码；ibv_open_device 设 errno'

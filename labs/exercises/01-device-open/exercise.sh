@@ -31,6 +31,7 @@ scene_refuse() {
 	learner shorter "$B/rdma_server" -t 1 rxe
 	learner longer "$B/rdma_server" -t 1 rxe00
 	SPY=1 learner slot "$B/rdma_server" -t 1 rxe0 18515 7
+	SPY=1 learner lesson "$B/01-device-open" rxe0 7
 	SPY=1 SPY_LIE=no_device learner none "$B/rdma_server" -t 1
 }
 
@@ -110,7 +111,7 @@ test_unknown_name() {
 	worth 8 'a device that is not there is refused by its name' '没有这个设备：报出它的名字'
 	see 2 'The code'
 	scene refuse || return
-	refused name 'mlx5_99' 'an error that names mlx5_99' && equal "$(count name ev=open_device) devices opened" '0 devices opened' || {
+	{ refused name 'mlx5_99' 'an error that names mlx5_99' && equal "$(count name ev=open_device) devices opened" '0 devices opened'; } || {
 		because 'another device than the one asked for is worse than none' '换一个设备顶替，比没有更糟'
 		return
 	}
@@ -148,7 +149,7 @@ test_hole() {
 	see 4 'The idea'
 	scene global || return
 	blame=(all)
-	like "$(chosen all)" '::ffff:10.99.0.1$' '… = ::ffff:10.99.0.1' && blame=() && like "$(chosen six)" 'fd00:99::1$' '… = fd00:99::1' || {
+	{ like "$(chosen all)" '::ffff:10.99.0.1$' '… = ::ffff:10.99.0.1' && blame=() && like "$(chosen six)" 'fd00:99::1$' '… = fd00:99::1'; } || {
 		because 'the order is IPv4-mapped, global IPv6, link-local (fe80::)' '次序是 IPv4-mapped、全局 IPv6、link-local（fe80::）'
 		return
 	}
@@ -179,7 +180,7 @@ test_failures() {
 	worth 8 'each verb that fails is told, with its own error number' '每个失败的 verb 都要报，错误码不能错'
 	see 7 'The code'
 	scene fails || return
-	refused list 'ENOSYS|device' 'ENOSYS' && refused open 'EACCES|[Pp]ermission' 'EACCES' || {
+	{ refused list 'ENOSYS|device' 'ENOSYS' && refused open 'EACCES|[Pp]ermission' 'EACCES'; } || {
 		because 'ibv_get_device_list and ibv_open_device return NULL and set errno' 'ibv_get_device_list、ibv_open_device 返回 NULL 并设 errno'
 		return
 	}
@@ -205,12 +206,12 @@ test_leaks() {
 	see 8 'The code'
 	local name left
 	scene refuse || return
-	for name in name slot; do
+	for name in name slot lesson; do
 		left=$(($(grep -cx 'get list' "$E/$name.log") - $(grep -cx 'free list' "$E/$name.log")))
 		((!left)) || { differs "$left $(say 'device list is not freed' '个设备列表没有释放')" '0'
 			because 'each ibv_get_device_list() needs its ibv_free_device_list(), on this path, too' '每个 ibv_get_device_list() 都要有 ibv_free_device_list()，失败时也一样'
 			return; }
-		equal "$(opened_and_closed $name)" 'opened and closed' && equal "$(leaks $name)" '' || break
+		{ equal "$(opened_and_closed $name)" 'opened and closed' && equal "$(leaks $name)" ''; } || break
 	done
 	because 'what could not be used is closed again' '打开了却不能用的，要再关上'
 }

@@ -170,7 +170,7 @@ test_failures() {
 	for verb in alloc_pd reg_mr create_comp_channel create_cq create_qp; do
 		struck "$verb" || continue # another call does it
 		blame=("$verb")
-		ended_with 1 "$verb" && like "$(err_of "$verb")" "ENOMEM" "an error of ibv_$verb that says ENOMEM" || break
+		{ ended_with 1 "$verb" && like "$(err_of "$verb")" "ENOMEM" "an error of ibv_$verb that says ENOMEM"; } || break
 		blame=()
 		equal "$(leaks "$verb")" '' || break
 		blame=("$verb")
@@ -197,9 +197,9 @@ test_size() {
 	scene size || return
 	local name
 	for name in large none; do
-		equal "$(who $name) $(say 'ended with exit code' '的退出码是') $(rc_of $name)" "$(who $name) $(say 'ended with exit code' '的退出码是') 1" &&
+		{ equal "$(who $name) $(say 'ended with exit code' '的退出码是') $(rc_of $name)" "$(who $name) $(say 'ended with exit code' '的退出码是') 1" &&
 			equal "$(count $name ev=reg_mr err=0) $(say 'buffers registered' '个缓冲注册了')" "0 $(say 'buffers registered' '个缓冲注册了')" &&
-			equal "$(grep -c '^error: ' "$E/$name.err") error" '1 error' && equal "$(leaks $name)" '' || break
+			equal "$(grep -c '^error: ' "$E/$name.err") error" '1 error' && equal "$(leaks $name)" ''; } || break
 	done
 	because 'rdma_config has 1 ... MAX_MSG_SIZE bytes, and the port says in port_attr.max_msg_sz what it can carry' \
 		'rdma_config 里是 1 到 MAX_MSG_SIZE 字节；port 能传多少，port_attr.max_msg_sz 说了算'

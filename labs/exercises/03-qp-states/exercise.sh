@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash disable=SC2015,SC2034,SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 #
 # Exercise 03: the learner writes qp_state.c. See scene.sh and judge.sh.
 
@@ -98,8 +98,8 @@ test_rtr_address() {
 		because 'RoCE has no LID: it always needs the GRH, whatever the GID begins with' 'RoCE 没有 LID：不管 GID 以什么开头，GRH 总是要的'
 		return
 	}
-	sets a.s "modify_qp to=RTR" dgid '::ffff:10\.99\.0\.2' '::ffff:10.99.0.2' && sets a.s "modify_qp to=RTR" ah_port 1 &&
-		sets a.s "modify_qp to=RTR" sgid_index 1 || {
+	{ sets a.s "modify_qp to=RTR" dgid '::ffff:10\.99\.0\.2' '::ffff:10.99.0.2' && sets a.s "modify_qp to=RTR" ah_port 1 &&
+		sets a.s "modify_qp to=RTR" sgid_index 1; } || {
 		because 'the address is a GRH: the GID of the peer as dgid, my own slot as sgid_index, my port' '地址就是 GRH：dgid 是对端的 GID，sgid_index 是自己的槽位，还有自己的 port'
 		return
 	}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash disable=SC2015,SC2034,SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 #
 # Exercise 04: the learner writes tcp_sync.c. See scene.sh and judge.sh.
 
@@ -226,7 +226,7 @@ test_bad_data() {
 	worth 6 'data that cannot be is refused' '不可能的数据：拒绝'
 	see 6 'The code'
 	scene bad_data || return
-	refused psn 'psn' 'an error about the PSN' && refused gid 'GID' 'an error about the GID' || {
+	{ refused psn 'psn' 'an error about the PSN' && refused gid 'GID' 'an error about the GID'; } || {
 		because 'the peer is not to be trusted: check_cm_con_data()' '对端不可信：check_cm_con_data()'
 		return
 	}
@@ -246,7 +246,7 @@ test_silent() {
 	worth 5 'a peer that says nothing, or says it too slowly: it ends by its deadline' '对端一声不吭，或说得太慢：到期限就结束'
 	see 7 'The idea'
 	scene silent || return
-	refused a 'deadline|ETIMEDOUT' 'an error about the deadline' && in_time a 700 1400 || {
+	{ refused a 'deadline|ETIMEDOUT' 'an error about the deadline' && in_time a 700 1400; } || {
 		because 'each wait has a deadline' '每个等待都有期限'
 		return
 	}
@@ -265,7 +265,7 @@ test_stop() {
 	scene stopped || return
 	local sig
 	for sig in INT TERM; do
-		ended_with 1 $sig && like "$(err_of $sig)" 'EINTR|[Ss]top|[Ii]nterrupt|signal' "$(say "an error: SIG$sig" "错误：SIG$sig")" && equal "$(leaks $sig)" '' || break
+		{ ended_with 1 $sig && like "$(err_of $sig)" 'EINTR|[Ss]top|[Ii]nterrupt|signal' "$(say "an error: SIG$sig" "错误：SIG$sig")" && equal "$(leaks $sig)" ''; } || break
 	done
 	[[ ! $failed || ! ${sig:-} || $(rc_of $sig) != @(124|137) ]] || named='' # it ran on: no wonder
 	because 'a stop was requested, and it went on waiting: stop_requested(), -EINTR' '已经要求停止，它还在等：stop_requested()，-EINTR'

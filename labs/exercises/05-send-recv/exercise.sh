@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash disable=SC2015,SC2034,SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 #
 # Exercise 05: the learner writes transfer.c. See scene.sh and judge.sh.
 
@@ -172,13 +172,13 @@ test_events() {
 	worth 10 'with --events it sleeps until the CQ says so' '--events：睡到 CQ 叫醒'
 	see 4 'The code'
 	scene events || return
-	well a && scene between && well a || {
+	{ well a && scene between && well a; } || {
 		because 'arm, look once more, and only then sleep: else a completion slips in between' '先 arm，再看一眼，然后才睡：否则 completion 会从中间溜走'
 		return
 	}
 	scene late || return
-	equal "ibv_req_notify_cq() $(yes_or_no "$(summed_up a.c arms)")" "ibv_req_notify_cq() $(yes_or_no 1)" &&
-		equal "ibv_get_cq_event() $(yes_or_no "$(summed_up a.c events)")" "ibv_get_cq_event() $(yes_or_no 1)" || {
+	{ equal "ibv_req_notify_cq() $(yes_or_no "$(summed_up a.c arms)")" "ibv_req_notify_cq() $(yes_or_no 1)" &&
+		equal "ibv_get_cq_event() $(yes_or_no "$(summed_up a.c events)")" "ibv_get_cq_event() $(yes_or_no 1)"; } || {
 		because 'with a channel it polls all the same: nothing is armed, nobody sleeps' '有 channel，却还是轮询：没有 arm，也没有睡'
 		return
 	}
@@ -252,7 +252,7 @@ test_deadline() {
 	see 8 'Break it'
 	scene nobody || return
 	if ended_with 1 lost asleep; then
-		in_time lost 700 1500 && in_time asleep 700 1500 || {
+		{ in_time lost 700 1500 && in_time asleep 700 1500; } || {
 			named=''
 			because 'a wait ends by the clock: so many polls are as long as the machine is slow' '等待的尽头由时钟定：轮询若干次有多久，全看机器快慢'
 			return
@@ -268,7 +268,7 @@ test_stop() {
 	scene stopped || return
 	local sig
 	for sig in INT TERM; do
-		ended_with 1 $sig && like "$(err_of $sig)" 'EINTR|[Ss]top|[Ii]nterrupt|signal' "$(say "an error: SIG$sig" "错误：SIG$sig")" || break
+		{ ended_with 1 $sig && like "$(err_of $sig)" 'EINTR|[Ss]top|[Ii]nterrupt|signal' "$(say "an error: SIG$sig" "错误：SIG$sig")"; } || break
 	done
 	[[ ! $failed || ! ${sig:-} || $(rc_of $sig) != @(124|137) ]] || named='' # it ran on: no wonder
 	because 'a stop was requested, and it went on waiting: stop_requested(), -EINTR' '已经要求停止，它还在等：stop_requested()，-EINTR'

@@ -45,7 +45,7 @@ unread|an event lies unread on the channel of CQ 1'
 
 oneTimeSetUp() {
 	build_probes
-	helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c
+	helper "$B/spy.so" -O2 -fPIC -shared labs/tests/spy.c labs/tests/spy_verbs.c
 	kept=$(mktemp -d "$ROOT/build/kept.XXXXXX")
 	functions=(probe go both_go ask waits)
 	WAYS=$(cut -d' ' -f1 <<<"$ways")

@@ -17,6 +17,15 @@ int modify_qp(struct rdma_resources *res, struct ibv_qp_attr *attr, int mask)
 	return 0;
 }
 
+static uint8_t at_most(const struct rdma_resources *res, int device)
+{
+	int most = res->max_reads;
+
+	if (most == 0)
+		most = 16;
+	return most > device ? device : most;
+}
+
 int modify_qp_to_init(struct rdma_resources *res)
 {
 	struct timespec now;
@@ -54,7 +63,7 @@ struct ibv_qp_attr rtr_attributes(const struct rdma_resources *res)
 	attr.path_mtu = path_mtu(res);
 	attr.dest_qp_num = res->remote.qp_num;
 	attr.rq_psn = res->remote.psn;
-	attr.max_dest_rd_atomic = 1;
+	attr.max_dest_rd_atomic = at_most(res, res->device_attr.max_qp_rd_atom);
 	attr.min_rnr_timer = 0x12;
 	attr.ah_attr.is_global = 1;
 	attr.ah_attr.dlid = res->remote.lid;
@@ -89,7 +98,7 @@ struct ibv_qp_attr rts_attributes(const struct rdma_resources *res)
 	attr.retry_cnt = 6;
 	attr.rnr_retry = 6;
 	attr.sq_psn = res->psn;
-	attr.max_rd_atomic = 1;
+	attr.max_rd_atomic = at_most(res, res->device_attr.max_qp_init_rd_atom);
 	return attr;
 }
 
