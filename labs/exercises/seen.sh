@@ -125,7 +125,7 @@ kept() {
 			printf -v at '0x%x' $((at - 1))
 			at=$(addr2line -e "$box/bin/${of##*/}" "$at" 2>/dev/null)
 			echo "$bytes bytes of ${at##*/}"
-		done | sort | uniq -c | sed 's/^ *1 //; s/^ *\([0-9]*\) /\1 times /' | head -n 3 | paste -sd , | sed 's/,/, /g; s/ (discriminator [0-9]*)//g'
+		done | sort | uniq -c | sed 's/^ *1 //; t; s/^ *\([0-9]*\) /\1 times /' | head -n 3 | paste -sd , | sed 's/,/, /g; s/ (discriminator [0-9]*)//g'
 	sed -n 's/^[^:]*: \(descriptor.*\|library.*\|[0-9]* threads\)/\1/p' "$E/$1.kept" | grep -vE '[.]qpt|qptrace' | head -n 3 | paste -sd ,
 }
 
