@@ -160,7 +160,7 @@ borrowed() {
 			return
 		} ;;
 		esac
-	done < <(sed -z 's/\\\n/ /g; s/\(^\|\n\)[^ ]*: /\1/g' "$box/included" "$box/assembled" 2>/dev/null | tr -d '\0' | xargs -n 1 printf '%s\n')
+	done < <(sed -z 's/\\\n/ /g; s/\(^\|\n\)[^ ]*: /\1/g' "$box/included" "$box/assembled" 2>/dev/null | tr -d '\0' | xargs -n 1 printf '%s\n' 2>/dev/null)
 	[[ ${trusted:-} || -e $folder/broken.sed || $(tokens_of "$box/src/$stage_file") != "$(tokens_of "$root/$source")" ]] ||
 		say "$stage_file is ${source}, which the course brings along" "$stage_file 就是课程自带的 ${source}"
 }

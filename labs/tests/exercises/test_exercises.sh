@@ -120,17 +120,30 @@ test_compile_errors_have_the_learners_own_lines() {
 	assert_in "$out" '^0 / 100 分'
 }
 
-# Right work, the course's own stage, a mistake, and a folder without the file.
+# Nothing is run in the VM for the course's own stage either, however it comes in.
+test_what_others_have_written_gets_no_points() {
+	local form own=$T/mine/03-qp-states/qp_state.c
+	exercise start 3
+	for form in '#include <qp_state.c>' "#include \"$ROOT/common/qp_state.c\"" $'#define ANSWER <qp_state.c>\n#include ANSWER' \
+		"asm(\".incbin \\\"$ROOT/common/qp_state.c\\\"\");" "asm(\".include \\\"/dev/null\\\"\");" \
+		"$(cat common/qp_state.c)" "$(sed 's|/\*.*\*/||; s/^\t*//' common/qp_state.c)"; do
+		echo "$form" >"$own"
+		exercise check 3
+		assertEquals "$out" 1 "$rc"
+		assert_in "$out" '^0 of 100 points' "${form:0:60}:"
+		assert_in "$out" 'no points for what others have written' "${form:0:60}:"
+	done
+}
+
+# Right work, a mistake, and a folder without the file.
 test_a_class_is_judged_in_the_vm() {
 	need_lab || return 0
 	begin_class 03
-	reference copied
 	cp -r labs/tests/exercises/right/03-direct "$T/class/right"
 	mkdir "$T"/class/{ida,no-grh}
 	sed 's/.is_global = 1,/.is_global = 0,/' "$course" >"$T/class/no-grh/$stage"
 	grade_class 03
 	assertEquals 'another hand' 100 "$(points right)"
-	assertEquals "the course's own" 0 "$(points copied)"
 	assertTrue "the mistake: $(points no-grh)" "(($(points no-grh) < 90))"
 	assert_in "$(grep -F '/no-grh",' "$T/marks.csv")" '"rtr_address","fail",.*(is_global|GRH)'
 	assert_in "$(<"$T/table")" '^ida +0/100 there is no qp_state.c$'
