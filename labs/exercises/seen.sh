@@ -32,7 +32,7 @@ read_records() {
 	# Of two processes, whichever meets verbs first writes NAME.qpt, the other NAME.qpt.PID.
 	local file files=() record key
 	for file in "$E"/*.qpt "$E"/*.qpt.[0-9]*; do
-		[[ ! -s $file ]] || "$root/labs/qptrace" dump "$file" >"$file.lines" 2>/dev/null || :
+		[[ ! -s $file ]] || "$root/labs/qptrace" dump --lang "$(say en zh)" "$file" >"$file.lines" 2>/dev/null || :
 		[[ ! -s $file.lines ]] || files+=("$file.lines")
 	done
 	loaded=$E

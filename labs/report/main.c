@@ -91,9 +91,9 @@ int main(int argc, char **argv)
 		return usage(stderr);
 	if (report_load(&r, argv + optind, argc - optind))
 		return 1;
-	if (dump)
-		return report_dump(&r) ? 1 : 0;
 	r.chinese = explain_speaks_chinese(lang);
+	if (dump)
+		return report_dump(&r, lang != NULL) ? 1 : 0;
 	if (report_build(&r))
 		return 1;
 	report_judge(&r);

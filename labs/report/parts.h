@@ -182,8 +182,8 @@ int report_load(struct report *r, char **paths, int count);
 /* The event as a line of "qptrace dump", to be given back. */
 json_t *event_line(const struct report *r, const struct event *event);
 
-/* All of them, to stdout. 0, or -1 */
-int report_dump(const struct report *r);
+/* All of them, to stdout; with the causes @in_words. 0, or -1 */
+int report_dump(const struct report *r, bool in_words);
 
 /* Words for a record: "post_send"; "RDMA_READ" or ""; "SUCCESS". */
 const char *record_name(const struct record *record);

@@ -144,10 +144,10 @@ static int spy_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 {
 	int err = must_fail("ibv_post_send");
 
-	note("post_send wr_id=%llx addr=%llu length=%u next=%d flags=%u",
+	note("post_send wr_id=%llx addr=%llu length=%u flags=%u next=%d",
 	     (unsigned long long)wr->wr_id,
 	     (unsigned long long)wr->sg_list->addr, wr->sg_list->length,
-	     wr->next != NULL, wr->send_flags);
+	     wr->send_flags, wr->next != NULL);
 	if (lies("late"))
 		usleep(300 * 1000);
 	if (lies("no_nul"))

@@ -18,6 +18,8 @@ static int all_of(int sock, char *data, size_t size, short event,
 	ssize_t n;
 
 	while (done < size) {
+		if (stop_requested())
+			return wait_failed(-EINTR, "%s", what);
 		if (deadline_passed(deadline))
 			return wait_failed(-ETIMEDOUT, "%s", what);
 		if (poll(&fd, 1, 50) <= 0)
