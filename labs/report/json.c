@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * json.c —— 同一份报告，给评分的程序与 CI 看；格式见 parts.h
+ * json.c —— 同一份报告（以及每个事件），给评分的程序与 CI 看；格式见 parts.h
  */
 #include "parts.h"
 
@@ -204,4 +204,19 @@ int report_as_json(const struct report *r)
 	return rc ? fail(-1, "record less: --control-only",
 			 "no memory for the JSON")
 		  : 0;
+}
+
+int report_dump(const struct report *r, bool in_words)
+{
+	json_t *line;
+
+	for (size_t i = 0; i < r->count; i++) {
+		line = event_line(r, &r->events[i]);
+		if (in_words)
+			report_speak(r, line);
+		if (json_dumpf(line, stdout, JSON_COMPACT) || putchar('\n') < 0)
+			return -1;
+		json_decref(line);
+	}
+	return 0;
 }

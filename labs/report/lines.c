@@ -300,18 +300,3 @@ json_t *event_line(const struct report *r, const struct event *event)
 		set_record(line, event, &item);
 	return line;
 }
-
-int report_dump(const struct report *r, bool in_words)
-{
-	json_t *line;
-
-	for (size_t i = 0; i < r->count; i++) {
-		line = event_line(r, &r->events[i]);
-		if (in_words)
-			report_speak(r, line);
-		if (json_dumpf(line, stdout, JSON_COMPACT) || putchar('\n') < 0)
-			return -1;
-		json_decref(line);
-	}
-	return 0;
-}

@@ -12,6 +12,7 @@ root=$ROOT
 
 # begin_class NN: sets $folder, $stage and $course, the course's own file; folders of
 # learners go to $T/class
+# shellcheck disable=SC2034 # for the suites
 begin_class() {
 	folder=$(compgen -G "$ROOT/labs/exercises/$1-*")
 	stage=$(exercise_file "$folder")
