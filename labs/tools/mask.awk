@@ -65,7 +65,8 @@ function masked(s, out, token, tail) {
 BEGIN {
 	secret = "(psn|PSN|[lr]key|LKEY|RKEY|addr|pid|PID|[lr]_key)[\" :=]*"
 	constant = "(magic|mask|flags|access|wr_id|version)[\" :=]*"
-	counter = "(sent_pkts|rcvd_pkts|rdma_sends|rdma_recvs)[\" :=]*"
+	counter = "((sent_pkts|rcvd_pkts|rdma_sends|rdma_recvs)[\" :=]*|" \
+		"(_pkts|completer_retry_err|out_of_seq_request|duplicate_request) *[+])" # 09-two-hosts
 	timed = "_(ns|us|ms|s|secs?|seconds)[\" :=]*"
 	h4 = "[0-9a-f][0-9a-f][0-9a-f][0-9a-f]"
 	uuid = h4 h4 "-" h4 "-" h4 "-" h4 "-" h4 h4 h4
