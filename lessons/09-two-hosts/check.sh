@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Lesson 09: what the captures of the page show, and what loss, a firewall and a smaller
+# MTU do between two hosts.
+. "$(dirname "$0")/../../labs/tests/lib.sh"
+
+here=lessons/09-two-hosts
+export LAB=vm
+
+oneTimeSetUp() {
+	XDG_RUNTIME_DIR=$(mktemp -d /tmp/lab-two.XXXXXX) # a pair that is up is not ours
+	export XDG_RUNTIME_DIR
+	lab up --two || up_rc=$?
+}
+
+oneTimeTearDown() {
+	[[ ${XDG_RUNTIME_DIR:-} ]] || return 0
+	lab down 2>/dev/null
+	rm -rf "$XDG_RUNTIME_DIR"
+	unset XDG_RUNTIME_DIR
+}
+
+need_two() {
+	((${up_rc:-0} != 77)) || { skip 'two VMs cannot run here'; return 1; }
+	assertEquals 'up --two' 0 "${up_rc:-0}"
+}
+
+# counter HOST NAME: what $T/out says that it grew by
+counter() { sed -n "s/^$1 |  *$2  *+//p" "$T/out"; }
+
+test_captures() {
+	local name want
+	while read -r name want; do
+		labs/wire "$here/captures/$name" >"$T/out"
+		assertEquals "$name" 0 $?
+		assert_in "$(<"$T/out")" "^$want$" "$name"
+		assert_in "$(tail -n 1 "$T/out")" '^tied to a call: ([0-9]+) of \1 data packets' "$name"
+	done <<-'END'
+		one 1 data packets and 1 answers: 0 lost, 0 sent again, 0 twice, 0 overtaken; 0 NAKs, 0 RNR NAKs
+		long 64 data packets and 1 answers: 0 lost, 0 sent again, 0 twice, 0 overtaken; 0 NAKs, 0 RNR NAKs
+		write 4 data packets and 1 answers: 0 lost, 0 sent again, 0 twice, 0 overtaken; 0 NAKs, 0 RNR NAKs
+		read 5 data packets and 0 answers: 0 lost, 0 sent again, 0 twice, 0 overtaken; 0 NAKs, 0 RNR NAKs
+		loss 11 data packets and 9 answers: 1 lost, 4 sent again, 0 twice, 0 overtaken; 1 NAKs, 0 RNR NAKs
+		acks 14 data packets and 14 answers: 0 lost, 12 sent again, 0 twice, 0 overtaken; 0 NAKs, 0 RNR NAKs
+		twice 10 data packets and 10 answers: 0 lost, 0 sent again, 2 twice, 0 overtaken; 0 NAKs, 0 RNR NAKs
+		reorder 23 data packets and 17 answers: 0 lost, 8 sent again, 0 twice, 9 overtaken; 2 NAKs, 0 RNR NAKs
+	END
+	assert_in "$(labs/tools/packets "$here/captures/ecn/wire.pcap.gz" 1)" 'ECN: CE\)'
+}
+
+# Every byte is right, and the capture has the NAKs that A's card has counted.
+test_loss_is_repaired_and_counted() {
+	need_two || return 0
+	$here/try --net 'B loss 4%' --wire "$T" -n 200 -t 17 >"$T/out"
+	assertEquals 0 $?
+	assert_in "$(<"$T/out")" '^A \| 200 of 200 messages received, every byte right$'
+	assertEquals 'each NAK is for a gap' "$(counter A out_of_seq_request)" \
+		"$(labs/wire "$T" | grep -c 'NAK: PSN sequence error')"
+	assertTrue 'B went back for each of them' "(($(counter B completer_retry_err) >= $(counter A out_of_seq_request)))"
+	assertTrue 'B sent more than arrived' "(($(counter B sent_pkts) > $(counter A rcvd_pkts)))"
+}
+
+test_without_acks_all_has_arrived() {
+	need_two || return 0
+	$here/try --net 'B block-roce in' -n 8 >"$T/out"
+	assertEquals 1 $?
+	assert_in "$(<"$T/out")" '^A \| 8 of 8 messages received'
+	assert_in "$(<"$T/out")" '^B \| 0 of 8 SENDs'
+	assert_in "$(<"$T/out")" '^B \| error: .*transport retry counter exceeded \(12\)'
+	assertEquals 'eight packets, seven times' 56 "$(counter B sent_pkts)"
+	assertEquals 'all of them arrived' 56 "$(counter A rcvd_pkts)"
+}
+
+# 6.1 waits for ever; later kernels fail at once.
+test_a_smaller_mtu() {
+	need_two || return 0
+	$here/try --mid 'A mtu 600' --every 20 -n 90 -t 17 >"$T/out"
+	assertEquals "the receiver's" 0 $?
+	assert_in "$(<"$T/out")" '^B \| 90 of 90 SENDs'
+	$here/try --mid 'B mtu 600' --every 20 -n 200 --wait 1 -t 17 >"$T/out"
+	assertEquals "the sender's" 1 $?
+	assert_in "$(<"$T/out")" '^B \| error: (no completion within 1000 ms: path_mtu 1024 bytes exceeds|.*flush.* \(5\))'
+}
+
+test_wrong_usage() {
+	local words
+	for words in '' 'client --op steal ::1' 'server --size 3' 'client'; do
+		# shellcheck disable=SC2086 # words
+		on_host "$B/09-two-hosts" $words >/dev/null 2>&1
+		assertEquals "$words" 2 $?
+	done
+}
+
+. shunit2
