@@ -53,9 +53,13 @@ static const struct bit mask_bits[] = {
 	{ 0 },
 };
 static const struct bit access_bits[] = {
-	BIT(IBV_ACCESS_, LOCAL_WRITE), BIT(IBV_ACCESS_, REMOTE_WRITE),
-	BIT(IBV_ACCESS_, REMOTE_READ), BIT(IBV_ACCESS_, REMOTE_ATOMIC),
-	BIT(IBV_ACCESS_, ON_DEMAND),   { 0 },
+	BIT(IBV_ACCESS_, LOCAL_WRITE),
+	BIT(IBV_ACCESS_, REMOTE_WRITE),
+	BIT(IBV_ACCESS_, REMOTE_READ),
+	BIT(IBV_ACCESS_, REMOTE_ATOMIC),
+	BIT(IBV_ACCESS_, ON_DEMAND),
+	BIT(IBV_ACCESS_, MW_BIND),
+	{ 0 },
 };
 static const struct bit send_bits[] = {
 	BIT(IBV_SEND_, FENCE),
@@ -104,6 +108,8 @@ static const struct field modify_fields[] = {
 	OF_GRH(sgid_index),
 	OF_GRH(hop_limit),
 	OF_GRH(traffic_class),
+	FIELD("dgid_low", modify_args,
+	      attr.ah_attr.grh.dgid.global.interface_id, NULL),
 	FIELD("dgid15", modify_args, attr.ah_attr.grh.dgid.raw[15], NULL),
 	FIELD("dgid12", modify_args, attr.ah_attr.grh.dgid.raw[12], NULL),
 	FIELD("dgid0", modify_args, attr.ah_attr.grh.dgid.raw[0], NULL),
@@ -415,6 +421,16 @@ void rule_list(void)
 
 /* ---- 动手 ----------------------------------------------------------------- */
 
+/* sabotage --in：只在它自己变成的那个进程里，或只在那个进程的子进程里。*/
+static bool here(void)
+{
+	const char *where = getenv("SABOTAGE_IN"),
+		   *first = getenv("SABOTAGE_PID");
+	bool is_first = first && atoi(first) == getpid();
+
+	return !where || is_first == !strcmp(where, "first");
+}
+
 const struct rule *rule_mine(void)
 {
 	static atomic_int known; /* 0 还没读，1 有，-1 没有 */
@@ -434,7 +450,7 @@ bool rule_hits(enum call call, enum ibv_qp_state state)
 	const struct rule *r = rule_mine();
 	unsigned long n;
 
-	if (!r || r->call != call ||
+	if (!r || r->call != call || !here() ||
 	    (r->state >= 0 && (enum ibv_qp_state)r->state != state))
 		return false;
 	n = atomic_fetch_add(&made, 1) + 1;

@@ -14,7 +14,8 @@
 
 static void usage(FILE *out)
 {
-	fputs("usage: sabotage [-o FILE] RULE [--] CMD [ARG...]\n"
+	fputs("usage: sabotage [-o FILE] [--in first|child] RULE [--] CMD "
+	      "[ARG...]\n"
 	      "       sabotage --list\n"
 	      "\n"
 	      "Run CMD with one change: RULE is CALL[:WHICH]:CHANGE. stderr, "
@@ -29,6 +30,8 @@ static void usage(FILE *out)
 	      "swapped), a bit\n"
 	      "          FIELD+NAME or FIELD-NAME; or skip, twice, kill, "
 	      "sleep=S, ...\n"
+	      "  --in    only in CMD's first process, or only in those that it "
+	      "forks\n"
 	      "  --list  the calls and their fields\n"
 	      "\n"
 	      "labs/qptrace build/sabotage post_send:3:rkey^1 rping ...: the\n"
@@ -67,6 +70,7 @@ static bool preload(void)
 int main(int argc, char **argv)
 {
 	const char *wrong, *next;
+	char pid[16];
 	int at = 1;
 
 	if (argc == 2 && !strcmp(argv[1], "--list")) {
@@ -78,9 +82,19 @@ int main(int argc, char **argv)
 		usage(stdout);
 		return 0;
 	}
-	if (argc > 2 && !strcmp(argv[1], "-o")) {
-		setenv("SABOTAGE_LOG", argv[2], 1);
-		at = 3;
+	if (at + 1 < argc && !strcmp(argv[at], "-o")) {
+		setenv("SABOTAGE_LOG", argv[at + 1], 1);
+		at += 2;
+	}
+	if (at + 1 < argc && !strcmp(argv[at], "--in")) {
+		if (strcmp(argv[at + 1], "first") &&
+		    strcmp(argv[at + 1], "child"))
+			return refuse(2, "--in takes \"first\" or \"child\"",
+				      "sabotage --in child RULE CMD");
+		snprintf(pid, sizeof(pid), "%d", getpid());
+		setenv("SABOTAGE_PID", pid, 1);
+		setenv("SABOTAGE_IN", argv[at + 1], 1);
+		at += 2;
 	}
 	if (at < argc && !rule_parse(argv[at], &wrong, &next))
 		return refuse(2, wrong, next);

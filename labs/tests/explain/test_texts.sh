@@ -11,7 +11,7 @@
 . labs/tests/recorder/qptrace.sh
 
 oneTimeSetUp() {
-	must_build "$B/libqptrace.so" "$B/qptrace-report" "$B/faults"
+	must_build "$B/libqptrace.so" "$B/qptrace-report" "$B/faults" "$B/sabotage" "$B/libsaboteur.so"
 }
 
 # What a rule says is a row of causes.def: the id and its arguments are all it has.
@@ -77,15 +77,21 @@ test_the_report_in_chinese() {
 test_the_recorder_in_chinese() {
 	in_lab '
 		export LANG=zh_CN.UTF-8 LC_ALL="" LC_MESSAGES=""
-		RDMA_EXPLAIN=0 labs/qptrace --stall 0.2 -o "$T/zh.qpt" \
-			"$B/faults" hang-unsignaled wrong-qpn cq-too-large 2>"$T/zh.err" >/dev/null || :
-		labs/qptrace --lang en -o "$T/en.qpt" "$B/faults" cq-too-large 2>"$T/en.err" >/dev/null || :
+		n=0
+		while read -r -a wrong; do
+			labs/qptrace --stall 0.2 -o "$T/zh.$((++n)).qpt" "$B/sabotage" "${wrong[@]}" 2>>"$T/zh.err" >/dev/null || :
+		done <<-END
+			post_send:send_flags-SIGNALED $B/faults send
+			modify_qp:RTR:dest_qp_num+1000 $B/faults write
+			create_cq:cqe=1000000 $B/faults send
+		END
+		labs/qptrace --lang en -o "$T/en.qpt" "$B/sabotage" create_cq:cqe=1000000 "$B/faults" send 2>"$T/en.err" >/dev/null || :
 	' || return 0
 	assert_in "$(<"$T/zh.err")" '失败：EINVAL \(22\)：cqe [0-9]+ 超过了设备的 max_cqe'
-	assert_in "$(<"$T/zh.err")" '^qptrace: hang-unsignaled（pid [0-9]+）：已有 [0-9.]+ 秒没有 completion'
+	assert_in "$(<"$T/zh.err")" '^qptrace: faults（pid [0-9]+）：已有 [0-9.]+ 秒没有 completion'
 	assert_in "$(<"$T/zh.err")" '^qptrace:     提示：send 没有带 IBV_SEND_SIGNALED'
 	assert_in "$(<"$T/zh.err")" 'RETRY_EXC_ERR \(status 12\)：本端|RETRY_EXC_ERR \(status 12\)：'
-	assertEquals 'English is left' '' "$(grep -E '(cause|next|seen):| the | is ' "$T/zh.err")"
+	assertEquals 'English is left' '' "$(grep -v '^sabotage: ' "$T/zh.err" | grep -E '(cause|next|seen):| the | is ')"
 	assert_in "$(<"$T/en.err")" 'failed: EINVAL \(22\): cqe'
 	assertEquals 'Chinese where English was asked for' '' "$(LC_ALL=C grep '[^ -~]' "$T/en.err")"
 	assertEquals 'recordings are in English' '' "$(dump_all "$T" && LC_ALL=C grep -l '[^ -~]' "$T"/*.json*)"

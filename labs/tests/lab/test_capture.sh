@@ -66,7 +66,7 @@ test_annotate() {
 
 test_refusals_have_names() {
 	local rc=0
-	lab capture "$B/faults" rnr rkey-wrong >"$T/out" 2>&1 || rc=$?
+	lab capture labs/faults/run rnr rkey-wrong >"$T/out" 2>&1 || rc=$?
 	assertEquals "$(<"$T/out")" 0 "$rc"
 	assert_in "$(<"$T/out")" ' RC RNR NAK: retry after 0.64 ms'
 	assert_in "$(<"$T/out")" ' RC WRITE_ONLY, 64 bytes at 0x[0-9a-f]+, rkey 0x[0-9a-f]+, wants an ACK'

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # labs/qptrace of programs that others have written, in pairs: they do what they do without
-# it, what is recorded is what happened, and the report of both sides can be read. And of
-# the catalogue's faults, with whatever the recorder asks the system for refused.
+# it, what is recorded is what happened, and the report of both sides can be read; with
+# whatever the recorder asks the system for refused, too.
 # shellcheck source=labs/tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=labs/tests/guest.sh
@@ -12,10 +12,8 @@
 . labs/tests/recorder/qptrace.sh
 
 oneTimeSetUp() {
-	must_build "$B/faults"
 	build_probes
 	kept=$(mktemp -d "$ROOT/build/kept.XXXXXX")
-	on_host "$B/faults" --list >"$kept/catalogue"
 	functions=(plain first second ways alike_ways)
 }
 
@@ -234,40 +232,6 @@ test_page() {
 }
 
 # ---- in one program
-
-# The catalogue's faults, one of each kind of call and of completion.
-told_apart=(init-port-zero rtr-no-grh rtr-from-reset rts-missing-bits err-to-init
-	rtr-mtu-in-bytes-taken rts-retry-seven mr-remote-write-alone mr-not-mapped mr-memlock
-	cq-too-large qp-type-forgotten destroy-cq-in-use post-send-in-init send-queue-full
-	post-inline-too-long lkey-wrong sge-outside-mr recv-too-small rnr rkey-wrong own-rkey
-	write-past-end qp-lacks-remote-write mtu-differs wrong-qpn psn-differs peer-in-err
-	cq-overrun hang-read-depth-zero hang-unsignaled hang-wrong-cq hang-sqd)
-
-session_faults() {
-	options=(--stall 0.2)
-	# shellcheck disable=SC2086 # names
-	RDMA_EXPLAIN=0 recorded run t.faults "$B/faults" $FAULTS
-}
-
-# Of programs that explain nothing the recorder names the cause that the explainer names
-# where it is told everything (test_catalogue.sh), and names it first.
-test_same_causes_as_the_explainer() {
-	local file name wanted seen=0
-	export FAULTS="${told_apart[*]}"
-	given faults || return 0
-	assert_not_in "$(out_of t.faults)" '^ +said:'
-	for file in "$T"/t.faults.qpt*; do
-		name=$(jq -r 'select(.ev == "start").program' "${file/.qpt/.json}")
-		wanted=$(awk -F'\t' -v name="$name" '$1 == name { print $4 }' "$kept/catalogue")
-		# Where the machine is busy, who polls looks for a while as if he did not.
-		assert_in "$(causes .id "$file" | grep -vx nobody-polls | head -n 1)" "^($wanted)$" "$name:"
-		seen=$((seen + 1))
-	done
-	assertEquals 'one recording for each fault' "${#told_apart[@]}" "$seen"
-	# On stderr, too, with next step and evidence.
-	assert_in "$(err_of t.faults)" '^qptrace: ibv_reg_mr\(.*\) failed: ENOMEM \(12\): .* exceed RLIMIT_MEMLOCK'
-	assert_in "$(err_of t.faults)" '^qptrace:  seen: [0-9]+ bytes are pinned; CAP_IPC_LOCK: not held'
-}
 
 # Whatever the recorder asks the system for is refused once: the program does not notice,
 # and what there is of a recording can be read.

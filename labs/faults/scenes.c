@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+/*
+ * scenes.c —— 场景：一次正确的运行；或者改一个字段造不出来的错误，各自几行
+ */
+#include "faults.h"
+
+#include "explain/explain.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- 内存 ------------------------------------------------------------------ */
+
+static void read_only(struct end *end)
+{
+	end->buf = mmap(NULL, BUFFER_BYTES, PROT_READ,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+/* 字符串常量在只读段里。*/
+static void string_literal(struct end *end)
+{
+	static const char text[BUFFER_BYTES] = "Hello";
+
+	end->buf = (char *)(uintptr_t)text;
+}
+
+/*
+ * 文件映射成只读，只要 REMOTE_READ：看上去没有谁要写。可 Linux 6.1 钉页时总是按要写的
+ * 来，MAP_SHARED 的页又不能复制，于是被拒；MAP_PRIVATE 就可以。
+ */
+static void shared_file(struct end *end)
+{
+	FILE *file = tmpfile();
+
+	if (!file || ftruncate(fileno(file), BUFFER_BYTES))
+		leave(end, EXIT_FAILURE);
+	end->buf = mmap(NULL, BUFFER_BYTES, PROT_READ, MAP_SHARED, fileno(file),
+			0);
+}
+
+/* ---- 状态 ------------------------------------------------------------------ */
+
+/* 两步并作一步。*/
+static void at_once(struct end *end)
+{
+	exchange(end);
+	modify(end, IBV_QPS_RTS);
+	say(end, "ibv_modify_qp to RTS: 0");
+	leave(end, EXIT_SUCCESS);
+}
+
+/* 回到 RESET 再连一次；recover 是从 ERR。*/
+static void reset(struct end *end)
+{
+	modify(end, IBV_QPS_RESET);
+	modify(end, IBV_QPS_INIT);
+	climb(end);
+}
+
+static void recover(struct end *end)
+{
+	modify(end, IBV_QPS_ERR);
+	reset(end);
+}
+
+/* 停一停发送，再接着发。*/
+static void pause_sending(struct end *end)
+{
+	modify(end, IBV_QPS_SQD);
+	modify(end, IBV_QPS_RTS);
+}
+
+static void careless(struct end *end)
+{
+	end->careless = true;
+}
+
+static void send_now(struct end *end)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND };
+
+	post_send(end, &wr);
+}
+
+static void send_one(struct end *end)
+{
+	post_send(end, &end->wr);
+	await(end, end->send_cq);
+}
+
+/* ---- 对端没有准备好 --------------------------------------------------------- */
+
+/* 停在 INIT，直到 A 有了结果。*/
+static void stay(struct end *end)
+{
+	meet(end);
+	meet(end);
+}
+
+static void to_error(struct end *end)
+{
+	modify(end, IBV_QPS_ERR);
+}
+
+static void destroy(struct end *end)
+{
+	ibv_destroy_qp(end->qp);
+	stay(end);
+}
+
+/* A 手里的是旧的 QPN。*/
+static void make_anew(struct end *end)
+{
+	ibv_destroy_qp(end->qp);
+	make_qp(end);
+	modify(end, IBV_QPS_INIT);
+}
+
+/* ---- 钥匙 ------------------------------------------------------------------ */
+
+static void own_rkey(struct end *end)
+{
+	end->wr.wr.rdma.rkey = end->mr->rkey;
+}
+
+static struct ibv_mr *foreign_mr(struct end *end)
+{
+	return make_mr(end, ibv_alloc_pd(end->context), BUFFER_BYTES,
+		       ALL_RIGHTS);
+}
+
+static void foreign_lkey(struct end *end)
+{
+	end->sge.lkey = foreign_mr(end)->lkey;
+}
+
+static void foreign_rkey(struct end *end)
+{
+	end->mine.rkey = foreign_mr(end)->rkey;
+}
+
+/* ---- memory window --------------------------------------------------------- */
+
+/* B 的第一页，只许写；A 拿到的是 window 的 rkey。*/
+static void open_window(struct end *end)
+{
+	struct ibv_send_wr bind = { .opcode = IBV_WR_BIND_MW,
+				    .send_flags = IBV_SEND_SIGNALED };
+
+	ibv_dereg_mr(end->mr);
+	end->mr = make_mr(end, end->pd, PAGE, ALL_RIGHTS | IBV_ACCESS_MW_BIND);
+	end->mw = ibv_alloc_mw(end->pd, IBV_MW_TYPE_2);
+	need(end, "ibv_alloc_mw", end->mw);
+	bind.bind_mw.mw = end->mw;
+	bind.bind_mw.rkey = ibv_inc_rkey(end->mw->rkey);
+	bind.bind_mw.bind_info = (struct ibv_mw_bind_info){
+		.mr = end->mr,
+		.addr = end->mine.addr,
+		.length = PAGE,
+		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE,
+	};
+	post_send(end, &bind);
+	await(end, end->send_cq);
+	end->mine.rkey = bind.bind_mw.rkey;
+}
+
+static void tell_closed(struct end *end)
+{
+	struct ibv_send_wr invalidate = { .opcode = IBV_WR_LOCAL_INV,
+					  .send_flags = IBV_SEND_SIGNALED };
+
+	open_window(end);
+	invalidate.invalidate_rkey = end->mine.rkey;
+	post_send(end, &invalidate);
+	await(end, end->send_cq);
+	exchange(end);
+}
+
+static void tell_rkey(struct end *end)
+{
+	open_window(end);
+	exchange(end);
+}
+
+static void hear_rkey(struct end *end)
+{
+	exchange(end);
+	end->wr.wr.rdma.rkey = end->peer.rkey;
+}
+
+/* ---- 等不来的 --------------------------------------------------------------- */
+
+static void poll_other_cq(struct end *end)
+{
+	await(end, end->recv_cq);
+}
+
+static void wait_too(struct end *end)
+{
+	post_recv(end);
+	await(end, end->recv_cq);
+}
+
+/*
+ * rxe 冲刷 receive 的是一个 task，ERR 之后稍晚才跑；赶在它前面投的 receive 也会被冲刷。
+ * 先把被冲刷的都等到：它跑过了，再投的才是“ERR 里投的”。
+ */
+static void receive_in_error(struct end *end)
+{
+	struct ibv_wc flushed;
+	int left = end->scene->count + 1;
+
+	modify(end, IBV_QPS_ERR);
+	for (int i = 0; i < WAIT_MS && left; i++)
+		if (ibv_poll_cq(end->recv_cq, 1, &flushed) > 0)
+			left--;
+		else
+			usleep(1000);
+	post_recv(end);
+	await(end, end->recv_cq);
+}
+
+/*
+ * 收到了，却是程序自己扔的：completion 成功，它比较 16 字节的 dgid，不相等，一声不响
+ * 地丢掉。UCX 从 1.11（2021）到 2024 年 10 月的修正，在 rxe 与 irdma 上就是这样：第 13
+ * 课。只有程序自己知道它扔了什么，所以由它自己来解释。
+ */
+static void compare_dgid(struct end *end)
+{
+	const struct ibv_grh *grh = (const struct ibv_grh *)end->buf;
+	struct ibv_wc wc = await(end, end->recv_cq);
+	struct explanation why = explain_grh(&wc, grh, &end->mine.gid);
+	bool equal = !memcmp(&grh->dgid, &end->mine.gid, sizeof(grh->dgid));
+
+	say(end,
+	    "wc.status %d (%s), %u bytes, wc.sl %u; the 16 bytes of dgid are "
+	    "%smy GID",
+	    wc.status, ibv_wc_status_str(wc.status), wc.byte_len, wc.sl,
+	    equal ? "" : "not ");
+	printf("ok %s\n    said: %s\n    next: %s\n", why.id, why.cause,
+	       why.next);
+	for (char *line = strtok(why.seen, "\n"); line;
+	     line = strtok(NULL, "\n"))
+		printf("    seen: %s\n", line);
+	leave(end, EXIT_FAILURE);
+}
+
+/* ---- 表 -------------------------------------------------------------------- */
+
+#define RC(name, opcode, stage, a, b)                                 \
+	{                                                             \
+		name, IBV_QPT_RC, IBV_WR_##opcode, 64, 1, stage, a, b \
+	}
+
+const struct scene scenes[] = {
+	/* 对的。*/
+	RC("send", SEND, UP, NULL, NULL),
+	RC("write", RDMA_WRITE, UP, NULL, NULL),
+	RC("write-imm", RDMA_WRITE_WITH_IMM, UP, NULL, NULL),
+	RC("read", RDMA_READ, UP, NULL, NULL),
+	RC("atomic", ATOMIC_FETCH_AND_ADD, UP, NULL, NULL),
+	{ "uc", IBV_QPT_UC, IBV_WR_RDMA_WRITE, 64, 1, UP, NULL, NULL },
+	{ "ud", IBV_QPT_UD, IBV_WR_SEND, 64, 1, UP, NULL, NULL },
+	RC("window", RDMA_WRITE, FILLED, hear_rkey, tell_rkey),
+	RC("reset", RDMA_WRITE, UP, reset, reset),
+	RC("recover", RDMA_WRITE, UP, recover, recover),
+	RC("pause", RDMA_WRITE, UP, pause_sending, NULL),
+	RC("one-more", SEND, FILLED, send_one, NULL),
+	/* 错的。*/
+	RC("read-only", SEND, MEMORY, read_only, NULL),
+	RC("literal", SEND, MEMORY, string_literal, NULL),
+	RC("shared-file", SEND, MEMORY, shared_file, NULL),
+	RC("at-once", SEND, MADE, at_once, NULL),
+	RC("careless", SEND, INITED, careless, NULL),
+	RC("too-early", SEND, INITED, send_now, NULL),
+	RC("late-peer", SEND, INITED, NULL, stay),
+	RC("peer-to-error", RDMA_WRITE, UP, NULL, to_error),
+	RC("peer-gone", SEND, UP, NULL, destroy),
+	RC("peer-anew", SEND, INITED, NULL, make_anew),
+	RC("own-rkey", RDMA_WRITE, FILLED, own_rkey, NULL),
+	RC("own-rkey-read", RDMA_READ, FILLED, own_rkey, NULL),
+	RC("foreign-lkey", SEND, FILLED, foreign_lkey, NULL),
+	RC("foreign-rkey", RDMA_WRITE, MADE, NULL, foreign_rkey),
+	RC("closed-window", RDMA_WRITE, FILLED, hear_rkey, tell_closed),
+	RC("other-cq", SEND, POSTED, poll_other_cq, NULL),
+	RC("both-wait", SEND, FILLED, wait_too, NULL),
+	RC("receive-in-error", SEND, UP, NULL, receive_in_error),
+	{ "dgid", IBV_QPT_UD, IBV_WR_SEND, 64, 1, FILLED, NULL, compare_dgid },
+	{ NULL, 0, 0, 0, 0, 0, NULL, NULL },
+};
