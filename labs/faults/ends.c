@@ -2,8 +2,8 @@
 /*
  * ends.c —— 一端从打开设备到关闭设备：目录里的错误都犯在这个程序里
  *
- * 超时故意取得很短（4.096 µs × 2^12 = 17 ms，重传 2 次），失败几十毫秒就有结果。它自己
- * 不解释什么，只说看见了什么：原因由 labs/qptrace 来说。
+ * 超时故意取得很短（4.096 µs × 2^12 = 17 ms，重传 2 次），失败几十毫秒就有结果。它只说
+ * 看见了什么，原因由 labs/qptrace 来说；记录里看不出来的几个，才由它自己解释。
  */
 #include "faults.h"
 
@@ -22,7 +22,6 @@
 
 #define QUEUE_DEPTH 16
 #define CQ_ENTRIES  64
-#define QKEY	    0x1234
 #define MEET_MS	    5000
 #define CANNOT_RUN  77
 
@@ -35,6 +34,21 @@ void say(const struct end *end, const char *format, ...)
 	vprintf(format, args);
 	putchar('\n');
 	va_end(args);
+	fflush(stdout);
+}
+
+void tell(const struct explanation *why)
+{
+	struct explain_words words;
+
+	if (!why->id)
+		return;
+	explain_in_words(&words, why, false);
+	printf("ok %s\n    said: %s\n    next: %s\n", why->id, words.cause,
+	       words.next);
+	for (char *line = strtok(words.seen, "\n"); line;
+	     line = strtok(NULL, "\n"))
+		printf("    seen: %s\n", line);
 	fflush(stdout);
 }
 
@@ -122,6 +136,14 @@ struct ibv_mr *make_mr(struct end *end, struct ibv_pd *pd, size_t length,
 
 	mr = ibv_reg_mr(pd, end->buf, length, access);
 	need(end, "ibv_reg_mr", mr);
+	end->memory = (struct explain_mr){ .pd = pd,
+					   .addr = (uintptr_t)end->buf,
+					   .length = length,
+					   .lkey = mr->lkey,
+					   .rkey = mr->rkey,
+					   .access = access };
+	end->known.local = &end->memory;
+	end->known.n_local = 1;
 	return mr;
 }
 
@@ -239,14 +261,17 @@ static bool is_received(const struct end *end)
 
 void post_recv(struct end *end)
 {
-	struct ibv_sge sge = { .addr = end->mine.addr,
-			       .length = end->scene->bytes +
-					 (is_ud(end) ? GRH_BYTES : 0),
-			       .lkey = end->mr->lkey };
-	struct ibv_recv_wr *bad,
-		wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
 
-	check(end, "ibv_post_recv", ibv_post_recv(end->qp, &wr, &bad));
+	end->sge =
+		(struct ibv_sge){ .addr = end->mine.addr,
+				  .length = end->scene->bytes + end->headroom,
+				  .lkey = end->mr->lkey };
+	end->recv = (struct ibv_recv_wr){ .wr_id = 2,
+					  .sg_list = &end->sge,
+					  .num_sge = 1 };
+	end->known.recv = &end->recv;
+	check(end, "ibv_post_recv", ibv_post_recv(end->qp, &end->recv, &bad));
 }
 
 void post_send(struct end *end, struct ibv_send_wr *wr)
@@ -271,6 +296,7 @@ static void fill_request(struct end *end)
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr = { .rdma = { end->peer.addr, end->peer.rkey } },
 	};
+	end->known.send = &end->wr;
 	if (end->scene->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		end->wr.wr.atomic.compare_add = 1;
 		end->wr.wr.atomic.rkey = end->peer.rkey;
@@ -296,12 +322,31 @@ static void say_event(struct end *end)
 	ibv_ack_async_event(&event);
 }
 
+/* 没有 completion，@wc 是 NULL。*/
+_Noreturn static void give_up(struct end *end, const struct ibv_wc *wc)
+{
+	struct explanation why = no_idea();
+
+	if (end->scene->explains && wc)
+		why = explain_completion(end->qp, wc, &end->known);
+	else if (end->scene->explains)
+		why = explain_stall(end->qp, &end->known, WAIT_MS);
+	if (wc)
+		say(end, "wc.status %d (%s)", wc->status,
+		    ibv_wc_status_str(wc->status));
+	else
+		say(end, "no completion within %d ms", WAIT_MS);
+	tell(&why);
+	leave(end, EXIT_FAILURE);
+}
+
 struct ibv_wc await(struct end *end, struct ibv_cq *cq)
 {
 	const int64_t deadline = deadline_in_ms(WAIT_MS);
 	struct ibv_wc wc;
 	char byte;
 
+	end->known.polled = cq;
 	do {
 		if (ibv_poll_cq(cq, 1, &wc) <= 0) {
 			/* 对端失败了，已经说过：不必再等它。*/
@@ -311,16 +356,14 @@ struct ibv_wc await(struct end *end, struct ibv_cq *cq)
 				leave(end, EXIT_FAILURE);
 			continue;
 		}
-		if (!wc.status)
-			return wc;
-		say(end, "wc.status %d (%s)", wc.status,
-		    ibv_wc_status_str(wc.status));
-		leave(end, EXIT_FAILURE);
+		if (wc.status && !end->careless)
+			give_up(end, &wc);
+		end->careless = false;
+		return wc;
 	} while (!deadline_passed(deadline));
 	if (end->scene->count > 1)
 		say_event(end);
-	say(end, "no completion within %d ms", WAIT_MS);
-	leave(end, EXIT_FAILURE);
+	give_up(end, NULL);
 }
 
 /* ---- 全过程 ---------------------------------------------------------------- */
@@ -389,6 +432,7 @@ static void differ(struct end *end)
 
 void play(struct end *end)
 {
+	end->headroom = is_ud(end) ? GRH_BYTES : 0;
 	at(end, MEMORY);
 	make_objects(end);
 	differ(end);

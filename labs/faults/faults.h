@@ -10,6 +10,8 @@
 #ifndef LABS_FAULTS_FAULTS_H
 #define LABS_FAULTS_FAULTS_H
 
+#include "explain/explain.h"
+
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,6 +21,7 @@
 #define BUFFER_BYTES 65536
 #define WAIT_MS	     1300 /* longer than all retries of the usual plan */
 #define GRH_BYTES    40
+#define QKEY	     0x1234
 #define ALL_RIGHTS                                         \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 	 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
@@ -44,6 +47,7 @@ struct scene {
 	int count;	/* of messages */
 	enum stage stage;
 	void (*a)(struct end *end), (*b)(struct end *end); /* NULL: nothing */
+	bool explains; /* what ends its wait, since no recorder can know */
 };
 
 /* What the ends tell each other. */
@@ -57,10 +61,11 @@ struct end {
 	char name; /* 'A', 'B' */
 	const struct scene *scene;
 	int socket;	   /* to the other process */
-	bool careless;	   /* does not look at what ibv_modify_qp returns */
+	bool careless;	   /* ignores the next error */
 	const char *hook;  /* a command that A runs ... */
 	enum stage hooked; /* ... there */
 	uint32_t first_psn;
+	uint32_t headroom; /* of a receive, for the GRH */
 	uint8_t gid_index, timeout, retry_cnt, rnr_retry;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
@@ -69,9 +74,12 @@ struct end {
 	struct ibv_cq *send_cq, *recv_cq;
 	struct ibv_qp *qp;
 	struct ibv_mw *mw;
+	struct explain_mr memory;     /* mr, as it was registered */
+	struct explain_request known; /* of what it waits for */
 	struct hello mine, peer;
-	struct ibv_sge sge; /* A's request */
+	struct ibv_sge sge; /* of A's request, or of B's receive */
 	struct ibv_send_wr wr;
+	struct ibv_recv_wr recv;
 };
 
 /* ---- ends.c. What fails is said, as "A: CALL: ERRNO (n)", and ends the process. */
@@ -89,6 +97,9 @@ void need(const struct end *end, const char *call, const void *made);
 void make_qp(struct end *end);
 struct ibv_mr *make_mr(struct end *end, struct ibv_pd *pd, size_t length,
 		       int access);
+
+/* Print the cause as labs/faults/run does. */
+void tell(const struct explanation *why);
 
 /* One step, with the attributes that its transition needs. */
 void modify(struct end *end, enum ibv_qp_state to);
