@@ -10,7 +10,7 @@
 
 # A cause of each kind that comes soon: the state machine, memory, queues, completions,
 # the peer's memory, waiting, the exchange.
-SOME=(rtr-gid-slot-empty mask-empty ud-controlled-qkey mr-read-only mr-memlock
+SOME=(rtr-gid-slot-empty rtr-gid-families-differ rtr-mtu-in-bytes-taken mask-empty ud-controlled-qkey mr-read-only mr-memlock
 	cq-too-large destroy-cq-in-use post-send-in-init
 	lkey-wrong recv-too-small-receiver rnr psn-differs-one-sided peer-gone
 	mr-lacks-remote-write qp-lacks-remote-read
