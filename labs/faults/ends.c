@@ -342,25 +342,29 @@ _Noreturn static void give_up(struct end *end, const struct ibv_wc *wc)
 
 struct ibv_wc await(struct end *end, struct ibv_cq *cq)
 {
-	const int64_t deadline = deadline_in_ms(WAIT_MS);
+	int64_t deadline = deadline_in_ms(WAIT_MS);
+	bool alone = false;
 	struct ibv_wc wc;
 	char byte;
 
 	end->known.polled = cq;
 	do {
-		if (ibv_poll_cq(cq, 1, &wc) <= 0) {
-			/* 对端失败了，已经说过：不必再等它。*/
-			usleep(1000);
-			if (end->name == 'B' && !recv(end->socket, &byte, 1,
-						      MSG_PEEK | MSG_DONTWAIT))
-				leave(end, EXIT_FAILURE);
-			continue;
+		if (ibv_poll_cq(cq, 1, &wc) > 0) {
+			if (wc.status && !end->careless)
+				give_up(end, &wc);
+			end->careless = false;
+			return wc;
 		}
-		if (wc.status && !end->careless)
-			give_up(end, &wc);
-		end->careless = false;
-		return wc;
+		usleep(1000);
+		/* 对端失败了，已经说过：除了它引起的 completion，不必再等。*/
+		if (alone || end->name == 'A' ||
+		    recv(end->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT))
+			continue;
+		alone = true;
+		deadline = deadline_in_ms(WAIT_MS / 10);
 	} while (!deadline_passed(deadline));
+	if (alone)
+		leave(end, EXIT_FAILURE);
 	if (end->scene->count > 1)
 		say_event(end);
 	give_up(end, NULL);
