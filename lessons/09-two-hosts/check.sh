@@ -85,6 +85,10 @@ test_a_smaller_mtu() {
 
 test_wrong_usage() {
 	local words
+	need_two || return 0
+	timeout 60 $here/try --mid 'A down' --op steal >"$T/out"
+	assertEquals 'try' 2 $?
+	assert_in "$(<"$T/out")" '^B \| error: .*steal'
 	for words in '' 'client --op steal ::1' 'server --size 3' 'client'; do
 		# shellcheck disable=SC2086 # words
 		on_host "$B/09-two-hosts" $words >/dev/null 2>&1
