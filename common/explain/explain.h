@@ -312,6 +312,13 @@ struct explanation explain_stall(struct ibv_qp *qp,
 				 int64_t wait_ms);
 
 /*
+ * State, PSNs and peer's QPN of another process's QP, to @attr, as `rdma resource show qp`
+ * has them. False: the kernel does not tell of such a QP.
+ */
+bool explain_kernel_qp(const char *device, struct ibv_qp_attr *attr,
+		       uint32_t qp_num);
+
+/*
  * Why a UD receive that ended well, @wc, does not look as if it were for GID
  * @mine (grh.c). @forty: the 40 bytes before the message; over RoCE v2
  * with IPv4 they are not the GRH as which they are documented. Nothing if it

@@ -239,3 +239,22 @@ struct local_peer find_local_peer(const union ibv_gid *gid, uint32_t qp_num)
 			    &peer);
 	return peer;
 }
+
+bool explain_kernel_qp(const char *device, struct ibv_qp_attr *attr,
+		       uint32_t qp_num)
+{
+	struct local_peer qp = { .qp_num = qp_num };
+	struct device_search search = { device, -1 };
+
+	ask_for_all(RDMA_NLDEV_CMD_GET, -1, see_device, &search);
+	if (search.index >= 0)
+		ask_for_all(RDMA_NLDEV_CMD_RES_QP_GET, search.index, see_qps,
+			    &qp);
+	if (qp.found) {
+		attr->qp_state = qp.state;
+		attr->rq_psn = qp.rq_psn;
+		attr->sq_psn = qp.sq_psn;
+		attr->dest_qp_num = qp.dest_qp_num;
+	}
+	return qp.found;
+}

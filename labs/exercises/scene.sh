@@ -49,7 +49,7 @@ confined() {
 	cd "$W" || exit 99
 	ulimit -c 0 -f "$MAX_OUTPUT" -v 1000000 -t 10 -u 48
 	[[ ! ${PLAIN:-} ]] || preload=''
-	export QPTRACE_FILE=$W/$name.qpt QPTRACE_QUIET=1 MALLOC_PERTURB_=165 SPY_LOG=$W/$name.log
+	export QPTRACE_FILE=$W/$name.qpt MALLOC_PERTURB_=165 SPY_LOG=$W/$name.log
 	export LD_PRELOAD=$preload${SPY:+ $B/spy.so}${UNKEPT:- $B/kept.so} KEPT=$W/$name.kept KEPT_FOLDER=$B
 	echo "${*##*/}" >"$T/$name.cmd"
 	exec "$B/confine" "${limits[0]:-1}" "$@"

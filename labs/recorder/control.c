@@ -311,6 +311,8 @@ ibv_create_comp_channel(struct ibv_context *context)
 	EXPLAIN_ERR(&e, UNKNOWN, "ibv_create_comp_channel(%s)",
 		    device_of(context));
 	add_object(&e, OBJECT_CHANNEL, channel, context);
+	if (channel)
+		LINE_NUMBER(&e.line, "fd", channel->fd);
 	event_end(&e);
 	return channel;
 }
@@ -351,6 +353,21 @@ EXPORTED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	return err;
 }
 
+/* 取了多少、ack 了多少，ibv_destroy_cq 时要相等。*/
+static void count_events(const struct ibv_cq *cq, unsigned int got,
+			 unsigned int acked)
+{
+	struct object *object;
+
+	writer_lock();
+	object = object_find(OBJECT_CQ, cq);
+	if (object) {
+		object->events_got += got;
+		object->events_acked += acked;
+	}
+	writer_unlock();
+}
+
 /*
  * 程序多半就睡在这里。记下在哪个 channel 上睡，卡住时才说得出“有一个线程在等事件，
  * 而 CQ 没有 arm”。事件本身走环：每个 completion 一次，也算快路径。
@@ -359,6 +376,7 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 			      struct ibv_cq **cq, void **cq_context)
 {
 	REAL(ibv_get_cq_event, "IBVERBS_1.1", -1);
+	const char *outer;
 	struct ring *ring;
 	int rc;
 
@@ -367,11 +385,14 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 	ring = ring_mine();
 	if (!ring)
 		return real(channel, cq, cq_context);
-	atomic_store(&ring->sleeps, channel);
+	outer = event_enters("get_cq_event");
+	atomic_store(&ring->slot->sleeps, (uintptr_t)channel);
 	rc = real(channel, cq, cq_context);
-	atomic_store(&ring->sleeps, NULL);
+	atomic_store(&ring->slot->sleeps, 0);
+	event_leaves(outer);
 	if (rc)
 		return rc;
+	count_events(*cq, 1, 0);
 	ring_put(ring, (struct record){
 			       .stamp = ring_stamp(),
 			       .object = (uintptr_t)*cq,
@@ -380,7 +401,6 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 	return 0;
 }
 
-/* 数一数就够：取了多少、ack 了多少，ibv_destroy_cq 时要相等。*/
 EXPORTED void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
 {
 	REAL(ibv_ack_cq_events, "IBVERBS_1.1", );
@@ -388,6 +408,8 @@ EXPORTED void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
 
 	if (!recorder_inside && !recorder.control_only && recorder_ready())
 		ring = ring_mine();
+	if (ring)
+		count_events(cq, 0, nevents);
 	if (ring)
 		ring_put(ring, (struct record){ .stamp = ring_stamp(),
 						.object = (uintptr_t)cq,

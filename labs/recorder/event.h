@@ -27,6 +27,7 @@ struct event {
 	uint64_t end;	/* when it returned */
 	int err;	/* 0, or the error number */
 	int saved_errno;
+	bool tells;	   /* the watcher is to be told */
 	const char *outer; /* the call that this one is in, or NULL */
 	struct explanation why;
 	struct line line;
@@ -50,8 +51,8 @@ void event_made(struct event *event, const void *made);
 void event_returned(struct event *event, int err);
 
 /*
- * Explain event->err (0: what @fmt says) on stderr (at most three times for each call and error
- * number) and in the line. @fmt: the call with its arguments. Without the lock.
+ * Record why event->err (0: what @fmt says), and tell the watcher. @fmt: the call with its
+ * arguments. Without the lock.
  */
 void event_explain(struct event *event, struct explanation why, const char *fmt,
 		   ...) __attribute__((format(printf, 3, 4)));

@@ -9,11 +9,11 @@
  *   ibv_cq_ex      每个 CQ 一套 start_poll/next_poll/end_poll。
  * 旧版 libibverbs 的 ibv_qp_ex 没有最后的 wr_atomic_write，所以不去碰它。
  */
+#include "base/verbs_names.h"
 #include "event.h"
 #include "hooks.h"
 #include "objects.h"
 #include "ring.h"
-#include "why.h"
 #include "writer.h"
 
 #define BUCKETS 256u
@@ -305,20 +305,43 @@ static void traced_wr_start(struct ibv_qp_ex *qp)
 	h->qp.wr_start(qp);
 }
 
+/* 第一个 SGE 有所有 SGE 的字节。*/
+static void recall(struct ibv_send_wr *wr, struct ibv_sge *sge,
+		   const struct record *post)
+{
+	*sge = (struct ibv_sge){ post->addr, post->length, post->qpn };
+	wr->wr_id = post->wr_id;
+	wr->sg_list = sge;
+	wr->num_sge = post->num_sge ? 1 : 0;
+	wr->opcode = (enum ibv_wr_opcode)post->opcode;
+	wr->send_flags = post->flags;
+	if (post->remote) {
+		wr->wr.ud.remote_qpn = post->remote;
+		wr->wr.ud.remote_qkey = post->rkey;
+	} else if (is_atomic(post->opcode)) {
+		wr->wr.atomic.remote_addr = post->remote_addr;
+		wr->wr.atomic.rkey = post->rkey;
+	} else {
+		wr->wr.rdma.remote_addr = post->remote_addr;
+		wr->wr.rdma.rkey = post->rkey;
+	}
+}
+
 /* 到这里 WR 才真的交给网卡；失败则这一批一个也没有交出去。*/
 static int traced_wr_complete(struct ibv_qp_ex *qp)
 {
 	struct hook *h = find(qp);
 	unsigned int count = h->count;
-	struct posted first;
+	struct ibv_send_wr first = { 0 };
+	struct ibv_sge sge;
 	int rc;
 
 	publish(h);
 	rc = h->qp.wr_complete(qp);
 	if (!rc || !count || !ring_mine())
 		return rc;
-	why_posted(&first, &h->pending[0]);
-	send_refused("ibv_wr_complete", &qp->qp_base, &first.send, count, rc);
+	recall(&first, &sge, &h->pending[0]);
+	send_refused("ibv_wr_complete", &qp->qp_base, &first, count, rc);
 	return rc;
 }
 

@@ -15,7 +15,6 @@
 #include "hooks.h"
 #include "objects.h"
 #include "ring.h"
-#include "why.h"
 #include "writer.h"
 
 #include <errno.h>
@@ -55,6 +54,7 @@ static uint32_t sum(const struct ibv_sge *sge, int count)
 
 /* ---- completion ----------------------------------------------------------- */
 
+/* 每个 QP 只一次；程序自己转到 ERR 引起的 flush 不算。@qp 为 NULL：不知道是哪个。*/
 static bool worth_explaining(struct object *qp, enum ibv_wc_status status)
 {
 	if (!qp)
@@ -62,6 +62,19 @@ static bool worth_explaining(struct object *qp, enum ibv_wc_status status)
 	if (qp->failed || (status == IBV_WC_WR_FLUSH_ERR && qp->to_error))
 		return false;
 	return qp->failed = true;
+}
+
+/*
+ * 请求与 MR 对不对，读记录的人知道；此刻只有这里问得到的，是内核里的 QP 与它在本机的对端。持锁：
+ * QP 不会在半路被拆掉。
+ */
+static struct explanation why_now(const struct object *qp,
+				  enum ibv_wc_status status)
+{
+	struct ibv_qp *handle = (struct ibv_qp *)(uintptr_t)qp->pointer;
+	const struct ibv_wc wc = { .status = status, .qp_num = qp->qpn };
+
+	return explain_completion(handle, &wc, NULL);
 }
 
 /*
@@ -80,14 +93,12 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 	if (!event_begin(&e, "explain"))
 		return;
 	writer_lock();
-	qp = qpn == RECORD_NO_QPN ? object_that_failed(cq, wr_id)
-				  : object_find_qpn(cq->context, qpn);
+	qp = object_completed(cq, qpn);
 	qpn = qp ? qp->qpn : qpn;
 	id = qp ? qp->id : 0;
 	worth = worth_explaining(qp, status);
 	if (worth)
-		why = qp ? why_completion(qp, status)
-			 : explain_wc_status(status);
+		why = qp ? why_now(qp, status) : explain_wc_status(status);
 	writer_unlock();
 	if (!worth) {
 		event_drop(&e);

@@ -13,12 +13,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,6 +29,8 @@ static dev_t file_dev;
 static ino_t file_ino;
 static char file_name[sizeof(recorder.file) + 24];
 static struct recording_header *header;
+static struct recording_header
+	*first; /* 这条命令的第一份的；NULL：就是 header */
 static bool complained;
 
 /* 每个线程至少一块，哪怕超过 --last。*/
@@ -100,7 +104,7 @@ static void complain(const char *what, int err)
 				 : IN_WORDS(", symbolic links are not followed",
 					    "，不跟随符号链接"));
 
-	recorder_say(text, (size_t)n);
+	recorder_complain(text, (size_t)n);
 }
 
 /* 9p、NFS 的有些版本没有 fallocate：写零，一样会说磁盘满了。*/
@@ -230,9 +234,46 @@ static int map_file(void)
 	return 0;
 }
 
+/* 旁边看着的人睡在第一份的头上：别的进程的，也从那里叫它。*/
+static void find_first(void)
+{
+	int fd = open(recorder.file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	struct stat st;
+	void *at = MAP_FAILED;
+
+	if (fd >= 0 && !fstat(fd, &st) && st.st_size >= HEADER_SIZE)
+		at = mmap(NULL, HEADER_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+			  fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (at == MAP_FAILED)
+		return;
+	first = at;
+	atomic_fetch_add(&first->others, 1);
+	file_wake();
+}
+
+void file_knows(bool peer, uint32_t qpn)
+{
+	_Atomic uint64_t *bits = peer ? header->dest_qpns : header->qpns;
+
+	atomic_fetch_or(&bits[qpn % QPN_BITS / 64], UINT64_C(1) << (qpn % 64));
+}
+
+void file_wake(void)
+{
+	struct recording_header *of = first ? first : header;
+
+	atomic_fetch_add(&of->wake, 1);
+	syscall(SYS_futex, &of->wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
 /* 子进程里：映射也是父进程的。*/
 void file_close(void)
 {
+	if (first)
+		munmap(first, HEADER_SIZE);
+	first = NULL;
 	if (header)
 		munmap(header, mapped_size());
 	header = NULL;
@@ -280,6 +321,8 @@ int file_claim(bool child)
 			ftruncate(file, 0);
 		if (rc)
 			file_close();
+		else if (recorder.watcher && strcmp(file_name, recorder.file))
+			find_first();
 	}
 	if (rc)
 		complain(IN_WORDS("not recording, cannot open",

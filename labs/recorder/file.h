@@ -18,6 +18,12 @@ int file_claim(bool child);
 
 struct recording_header *file_header(void); /* NULL: there is no recording */
 
+/* It has a QP, or the peer of one, of this number; there is a recording. */
+void file_knows(bool peer, uint32_t qpn);
+
+/* Wake the watcher; there is a recording. */
+void file_wake(void);
+
 /*
  * One more block, of zeros, whose room on the disk is sure. NULL: there is none; the
  * first time, this says why.

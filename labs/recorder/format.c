@@ -104,35 +104,6 @@ void format_why(struct line *line, const struct explanation *why)
 		LINE_TEXT(line, "seen", why->seen);
 }
 
-static size_t put_lines(char *out, size_t size, const char *label,
-			const char *prefix, const char *text)
-{
-	size_t used = 0, len;
-	int n;
-
-	for (; *text && used < size; text += *text == '\n') {
-		len = strcspn(text, "\n");
-		n = snprintf(out + used, size - used, "%s%s%.*s\n", prefix,
-			     label, (int)len, text);
-		if (n < 0 || (size_t)n >= size - used)
-			break;
-		used += (size_t)n;
-		text += len;
-	}
-	return used;
-}
-
-size_t next_as_text(char *out, size_t size, const char *prefix,
-		    const struct explain_words *why)
-{
-	size_t used = put_lines(out, size, IN_WORDS("  next: ", "   下一步："),
-				prefix, why->next);
-
-	return used + put_lines(out + used, size - used,
-				IN_WORDS("  seen: ", "   证据："), prefix,
-				why->seen);
-}
-
 /* ---- QP 的属性 ------------------------------------------------------------ */
 
 /* 属性里只有 sgid_index；对端看到的是槽里的 GID，所以把它也查出来。*/

@@ -16,13 +16,6 @@ const char *access_text(char *out, size_t size, unsigned int flags);
 /* Members "id", "args", "seen" of @why; none if it has no cause. */
 void format_why(struct line *line, const struct explanation *why);
 
-/*
- * "PREFIX next: ...\nPREFIX seen: ...\n" for stderr: what @why says after its
- * cause. Returns its length; 0: nothing.
- */
-size_t next_as_text(char *out, size_t size, const char *prefix,
-		    const struct explain_words *why);
-
 /* Members of @attr that @mask names. */
 void format_qp_attr(struct line *line, struct ibv_qp *qp,
 		    const struct ibv_qp_attr *attr, int mask);

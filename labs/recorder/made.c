@@ -4,6 +4,7 @@
  */
 #include "event.h"
 #include "explain/qp_table.h"
+#include "file.h"
 #include "hooks.h"
 #include "objects.h"
 #include "writer.h"
@@ -18,15 +19,8 @@ void record_qp(struct event *e, struct ibv_qp *qp, const struct ibv_pd *pd,
 	writer_lock();
 	object = object_add(OBJECT_QP, qp, qp ? qp->context : NULL);
 	if (object) {
-		object_set_qpn(object, qp->qp_num);
-		object->type = got->qp_type;
-		object->sq_sig_all = got->sq_sig_all;
-		object->send_cq = got->send_cq;
-		object->recv_cq = got->recv_cq;
-		object->srq = got->srq;
-		object->pd = pd;
-		object->told.qp_num = qp->qp_num;
-		object_show(object);
+		object->qpn = qp->qp_num;
+		file_knows(false, qp->qp_num);
 		line_add_object(line, OBJECT_QP, qp);
 		LINE_NUMBER(line, "qpn", qp->qp_num);
 		LINE_TEXT(line, "dev", qp->context->device->name);
@@ -51,17 +45,13 @@ void record_qp(struct event *e, struct ibv_qp *qp, const struct ibv_pd *pd,
 void record_cq(struct event *e, struct ibv_cq *cq, struct ibv_context *context,
 	       int64_t asked)
 {
-	struct object *object;
-
 	writer_lock();
-	object = object_add(OBJECT_CQ, cq, context);
+	object_add(OBJECT_CQ, cq, context);
 	line_add_object(&e->line, OBJECT_CQ, cq);
 	line_add_object(&e->line, OBJECT_CONTEXT, context);
 	LINE_NUMBER(&e->line, "cqe_asked", asked);
 	if (cq) {
 		LINE_NUMBER(&e->line, "cqe", cq->cqe);
-		if (object)
-			object->channel = cq->channel;
 		if (cq->channel)
 			line_add_object(&e->line, OBJECT_CHANNEL, cq->channel);
 	}

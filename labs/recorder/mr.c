@@ -21,25 +21,13 @@ static void explain_mr(struct event *e, struct ibv_pd *pd, const void *addr,
 		    access_text(flags, sizeof(flags), access));
 }
 
-/* @iova: 以它开头的地址在 SGE 与对端的 remote_addr 里指这个 MR。*/
 static void add_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
-		   const void *addr, size_t length, uint64_t iova,
-		   unsigned int access)
+		   const void *addr, size_t length, unsigned int access)
 {
-	struct object *object;
 	char flags[160];
 
 	writer_lock();
-	object = object_add(OBJECT_MR, mr, pd->context);
-	if (object)
-		object->mr = (struct explain_mr){ .pd = pd,
-						  .addr = iova,
-						  .length = length,
-						  .lkey = mr->lkey,
-						  .rkey = mr->rkey,
-						  .access = (int)access };
-	if (object)
-		object_show(object);
+	object_add(OBJECT_MR, mr, pd->context);
 	line_add_object(&e->line, OBJECT_MR, mr);
 	line_add_object(&e->line, OBJECT_PD, pd);
 	LINE_HEX(&e->line, "addr", (uintptr_t)addr);
@@ -61,7 +49,7 @@ static void record_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
 	if (iova)
 		LINE_HEX(&e->line, "iova", *iova);
 	explain_mr(e, pd, addr, length, access);
-	add_mr(e, mr, pd, addr, length, iova ? *iova : (uintptr_t)addr, access);
+	add_mr(e, mr, pd, addr, length, access);
 }
 
 /* 几种叫法只差参数。*/
@@ -119,7 +107,7 @@ EXPORTED struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 	LINE_HEX(&e.line, "iova", iova);
 	LINE_NUMBER(&e.line, "dmabuf", fd);
 	explain_dmabuf(&e, pd, fd, length);
-	add_mr(&e, mr, pd, NULL, length, iova, (unsigned int)access);
+	add_mr(&e, mr, pd, NULL, length, (unsigned int)access);
 	return mr;
 }
 
@@ -166,9 +154,7 @@ EXPORTED struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd,
 		explain_mr(&e, pd, addr, asked->length,
 			   (unsigned int)asked->access);
 	}
-	add_mr(&e, mr, pd, addr, asked->length,
-	       asked->comp_mask & HAS_IOVA ? asked->iova : (uintptr_t)addr,
-	       (unsigned int)asked->access);
+	add_mr(&e, mr, pd, addr, asked->length, (unsigned int)asked->access);
 	return mr;
 }
 
@@ -177,25 +163,11 @@ REG_MR(ibv_reg_buf_mr, "IBVERBS_1.17",
 	int access),
        NULL, pd, buf, addr, length, access)
 
-/* 之后还用旧的范围去核对 SGE，就会冤枉它。*/
-static void change_mr(struct object *object, struct ibv_pd *pd,
-		      const void *addr, size_t length, int access, int flags)
-{
-	if (flags & IBV_REREG_MR_CHANGE_PD)
-		object->mr.pd = pd;
-	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
-		object->mr.access = access;
-	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
-		object->mr.addr = (uintptr_t)addr;
-		object->mr.length = length;
-	}
-}
-
 EXPORTED int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 			  void *addr, size_t length, int access)
 {
 	REAL(ibv_rereg_mr, "IBVERBS_1.1", IBV_REREG_MR_ERR_INPUT);
-	struct object *object;
+	char text[160];
 	struct event e;
 	int rc;
 
@@ -210,12 +182,16 @@ EXPORTED int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 	LINE_HEX(&e.line, "rkey", mr->rkey);
 	writer_lock();
 	line_add_object(&e.line, OBJECT_MR, mr);
-	object = object_find(OBJECT_MR, mr);
-	if (object && !rc) {
-		object->mr.lkey = mr->lkey;
-		object->mr.rkey = mr->rkey;
-		change_mr(object, pd, addr, length, access, flags);
-		object_show(object);
+	/* 之后还用旧的范围去核对 SGE，就会冤枉它。*/
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		line_add_object(&e.line, OBJECT_PD, pd);
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		LINE_TEXT(&e.line, "access",
+			  access_text(text, sizeof(text),
+				      (unsigned int)access));
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		LINE_HEX(&e.line, "addr", (uintptr_t)addr);
+		LINE_NUMBER(&e.line, "len", length);
 	}
 	event_end(&e);
 	return rc;

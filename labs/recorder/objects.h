@@ -1,83 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * objects.h - what the traced program has made, and which of its work requests
- * have not completed. Everything here needs the writer's lock.
+ * objects.h - what the traced program has made: a number for each handle, as long as
+ * that is its. Everything here needs the writer's lock.
  */
 #ifndef RECORDER_OBJECTS_H
 #define RECORDER_OBJECTS_H
 
-#include "explain/explain.h"
 #include "line.h"
 #include "recording.h"
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
-enum object_kind {
-	OBJECT_CONTEXT,
-	OBJECT_PD,
-	OBJECT_MR,
-	OBJECT_CHANNEL,
-	OBJECT_CQ,
-	OBJECT_SRQ,
-	OBJECT_QP,
-	OBJECT_AH,
-	OBJECT_KINDS
-};
-
-/* A work request that was posted and has not completed. */
-struct waiting {
-	struct record post;
-	uint64_t time;	 /* ns */
-	uint64_t number; /* "n" of its line; 0: there is none */
-	bool signaled;	 /* will make a completion of its own */
-	bool done;	 /* completed out of order (SRQ) */
-};
-
-/* In the order of posting: slots[first % size] ... */
-struct queue {
-	struct waiting *slots;
-	uint64_t first, last; /* last is one past the end */
-	uint64_t size;	      /* a power of two, or 0 */
-	uint64_t completed;   /* with status success */
-};
-
 struct object {
 	const void *pointer; /* the program's handle */
 	enum object_kind kind;
-	uint32_t id;	/* counts from 1 for each kind */
-	uint32_t place; /* a QP, an MR: on the board (board.h) */
-	struct object *next, *next_qpn;
+	uint32_t id; /* counts from 1 for each kind */
+	struct object *next;
 	struct ibv_context *context;
-	/* CQ */
-	const void *channel;
-	uint64_t armed; /* time of the last req_notify, 0: never */
-	bool solicited; /* and that for solicited ones only */
-	uint64_t events_got, events_acked;
-	uint64_t event; /* time of the last CQ event, 0: never */
-	uint64_t got;	/* time of the last completion, 0: never */
-	/* MR */
-	struct explain_mr mr;
-	/* QP, SRQ */
-	uint32_t qpn;
-	enum ibv_qp_type type;
-	bool sq_sig_all;
-	bool to_error; /* the program itself moved it to ERR */
-	bool failed;   /* its first bad completion was explained */
-	const void *send_cq, *recv_cq, *srq, *pd;
-	struct queue sq, rq;
-	struct explain_side told; /* as the program set it; gid from AV on */
-	struct waiting bad;	  /* what its first bad completion completed */
+	uint64_t events_got, events_acked; /* CQ */
+	uint32_t qpn;			   /* QP */
+	bool to_error;			   /* the program moved it to ERR */
+	bool failed; /* its first bad completion was told */
 };
 
 /* Returns NULL if there is no memory. A known handle keeps its id. */
 struct object *object_add(enum object_kind kind, const void *pointer,
 			  struct ibv_context *context);
 struct object *object_find(enum object_kind kind, const void *pointer);
-struct object *object_find_qpn(const struct ibv_context *context, uint32_t qpn);
 
-/* The QP whose first bad completion was @wr_id of @cq, or NULL. */
-struct object *object_that_failed(const struct ibv_cq *cq, uint64_t wr_id);
+/*
+ * The QP that a completion of @cq is of: by its QPN, or, if @qpn is RECORD_NO_QPN, the
+ * only one that uses that CQ. NULL: not known.
+ */
+struct object *object_completed(const struct ibv_cq *cq, uint32_t qpn);
 
 /*
  * Destroying: detach it before the real call (its memory may be another
@@ -94,42 +50,7 @@ void line_add_object(struct line *line, enum object_kind kind,
 void line_add_object_as(struct line *line, const char *key,
 			enum object_kind kind, const void *pointer);
 
-/* Make it findable by its QPN, which is set once. */
-void object_set_qpn(struct object *qp, uint32_t qpn);
-
-/* What it knows of a QP or an MR has changed: the board shall show it. */
-void object_show(struct object *object);
-
 /* 0 if it is not known (made before the recording). */
 uint32_t object_id(enum object_kind kind, const void *pointer);
-
-/* The object of @kind after @last, in no order; NULL is before and behind all. */
-struct object *object_after(enum object_kind kind, const struct object *last);
-
-/*
- * Book a record: a post gets the next number, a completion takes the post that
- * it completes, and the unsignaled ones before it, from its queue. Returns the
- * number (of the post), or 0 if it is not known.
- */
-uint64_t objects_book(const struct record *record, uint64_t time,
-		      struct object **owner);
-
-/* The oldest one that has not completed, or NULL; the @i-th after it. */
-const struct waiting *queue_oldest(const struct queue *queue);
-const struct waiting *queue_at(const struct queue *queue, uint64_t i);
-uint64_t queue_length(const struct queue *queue);
-
-/* The time of the last post or completion of the process, 0: none. */
-uint64_t objects_last_activity(void);
-
-/* The program called something at @time; and when it did so last, 0: never. */
-void objects_called(uint64_t time);
-uint64_t objects_last_call(void);
-
-/* Begin anew: another process's. For who reads recordings. */
-void objects_forget(void);
-
-/* All work requests of @qp are gone: it went to RESET. */
-void objects_reset_qp(struct object *qp);
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "event.h"
 #include "explain/qp_table.h"
+#include "file.h"
 #include "format.h"
 #include "hooks.h"
 #include "objects.h"
@@ -58,19 +59,6 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 	return qp;
 }
 
-/*
- * 程序设过的值留一份，卡住时拿来和内核里的、和对端的对照。属性里只有 sgid_index，对端
- * 看到的是那个槽里的 GID。
- */
-static void remember(struct object *object, struct ibv_qp *qp,
-		     const struct ibv_qp_attr *attr, int mask)
-{
-	explain_side_learn(&object->told, attr, mask);
-	if ((mask & IBV_QP_AV) && attr->ah_attr.is_global)
-		ibv_query_gid(qp->context, attr->ah_attr.port_num,
-			      attr->ah_attr.grh.sgid_index, &object->told.gid);
-}
-
 /* 必须在真的调用之前：它一返回，别的线程可能已经 poll 到 flush 了。*/
 static void expect_flush(const struct ibv_qp *qp,
 			 const struct ibv_qp_attr *attr, int mask)
@@ -94,12 +82,11 @@ static void record_modify(struct event *e, struct ibv_qp *qp,
 	writer_lock();
 	object = object_find(OBJECT_QP, qp);
 	line_add_object(&e->line, OBJECT_QP, qp);
-	if (object && !e->err) {
-		if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
-			objects_reset_qp(object);
-		remember(object, qp, attr, mask);
-		object_show(object);
-	}
+	if (!e->err && (mask & IBV_QP_DEST_QPN))
+		file_knows(true, attr->dest_qp_num);
+	if (object && !e->err && (mask & IBV_QP_STATE) &&
+	    attr->qp_state == IBV_QPS_RESET)
+		object->to_error = object->failed = false;
 	event_end(e);
 }
 

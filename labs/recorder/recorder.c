@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * recorder.c —— 记录器被吩咐了什么，以及它怎样开口
+ * recorder.c —— 记录器被吩咐了什么
  *
  * 载入时只读环境变量，别的什么也不做：`qptrace ls` 里的 ls 不用 verbs，就既没有多的
  * 线程、fd，也没有换过的信号处理。第一次用到 verbs 时才真正开始（start.c）。
@@ -23,15 +23,13 @@ __thread int recorder_inside;
 __attribute__((constructor)) static void read_environment(void)
 {
 	const char *path = getenv("QPTRACE_FILE");
-	const char *stall = getenv("QPTRACE_STALL");
+	const char *watcher = getenv("QPTRACE_WATCHER");
 	const char *last = getenv("QPTRACE_LAST");
 
 	recorder.control_only = getenv("QPTRACE_CONTROL_ONLY") != NULL;
-	recorder.quiet = getenv("QPTRACE_QUIET") != NULL;
-	recorder.chinese = explain_speaks_chinese(getenv("QPTRACE_LANG"));
 	recorder.last = last ? strtoull(last, NULL, 10) : DEFAULT_LAST;
-	if (stall)
-		recorder.stall_ns = (uint64_t)(strtod(stall, NULL) * 1e9);
+	recorder.chinese = explain_speaks_chinese(getenv("QPTRACE_LANG"));
+	recorder.watcher = watcher ? atoi(watcher) : 0;
 	if (path && strlen(path) < sizeof(recorder.file))
 		memcpy(recorder.file, path, strlen(path) + 1);
 }
@@ -45,7 +43,7 @@ void *recorder_pages(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-void recorder_say(const char *text, size_t len)
+void recorder_complain(const char *text, size_t len)
 {
 	ssize_t rc;
 

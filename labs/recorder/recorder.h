@@ -5,13 +5,13 @@
  *
  *	recorder, recording, line	what it was told; the file's form; one event
  *	dl, pass		the real functions
- *	proc			what /proc tells of the threads
- *	board			what the recorders of one machine tell each other
- *	file, ring, objects	the mapped file; records; who waits for what
- *	format, writer		names of numbers; events into the file, the thread
- *	why, stall		what an explanation needs; what the process waits for
+ *	file, ring, objects	the mapped file; records; which handle is which
+ *	format, writer		names of numbers; events into the file
  *	start, event		the recording begins and ends; one recorded call
  *	mr, made, fast, extended, qp, control, cm	the calls that are wrapped
+ *
+ * It only records. Who says what is wrong is qptrace-report, which labs/qptrace starts
+ * beside the program, and which reads the same file later.
  */
 #ifndef RECORDER_RECORDER_H
 #define RECORDER_RECORDER_H
@@ -24,11 +24,10 @@
 struct recorder_config {
 	char file[4096];   /* QPTRACE_FILE; "": do not record */
 	bool control_only; /* QPTRACE_CONTROL_ONLY */
-	bool quiet;	   /* QPTRACE_QUIET: explain nothing on stderr */
 	bool chinese;	   /* QPTRACE_LANG, or the environment's: */
 #define IN_WORDS(english, chinese_) (recorder.chinese ? (chinese_) : (english))
-	uint64_t stall_ns; /* QPTRACE_STALL seconds; 0: never */
-	uint64_t last;	   /* QPTRACE_LAST: bytes of posts and completions */
+	int watcher;   /* QPTRACE_WATCHER, who reads it meanwhile; 0: nobody */
+	uint64_t last; /* QPTRACE_LAST: bytes of posts and completions */
 };
 extern struct recorder_config recorder;
 
@@ -41,10 +40,7 @@ extern __thread int recorder_inside __attribute__((tls_model("initial-exec")));
 /* Memory of zeros, for munmap(2); no malloc. NULL: there is none. */
 void *recorder_pages(size_t size);
 
-/*
- * Write "qptrace: TEXT" lines to stderr, in the reader's language, with one
- * write(2) if they are few.
- */
-void recorder_say(const char *text, size_t len);
+/* Write to stderr that there is no recording, or no more of it. */
+void recorder_complain(const char *text, size_t len);
 
 #endif

@@ -11,6 +11,11 @@
  * that make, change or destroy an object, failures, and what only the process could
  * know then. They are all kept, up to CONTROL_BLOCKS blocks.
  *
+ * One control block is the watcher's (qptrace-report --watch), a process of its own: what
+ * it found where the program stood still is an event like the others.
+ *
+ * A block of threads holds what each thread does now.
+ *
  * A ring block holds records of one thread, of one size: posts and completions.
  * Of these the newest are kept: when all blocks are in use, the oldest is taken.
  *
@@ -30,6 +35,7 @@
 #define HEADER_SIZE    4096u
 #define BLOCK_SIZE     (64u * 1024)
 #define CONTROL_BLOCKS 256u /* 16 MiB */
+#define QPN_BITS       8192u
 
 struct recording_header {
 	char magic[8];
@@ -45,12 +51,29 @@ struct recording_header {
 	uint32_t unused;
 	_Atomic uint64_t events_lost;  /* over CONTROL_BLOCKS */
 	_Atomic uint64_t records_lost; /* in blocks that were taken again */
+	/*
+	 * For the watcher. The recorder counts what has happened, then @told; @judged is
+	 * the @told that the watcher has dealt with, and the recorder may wait for it.
+	 */
+	_Atomic uint32_t told, judged;
+	_Atomic uint32_t failures; /* calls, completions, events */
+	_Atomic uint32_t asked;	   /* SIGQUIT */
+	_Atomic uint32_t over;	   /* it ends: 1; 2: not well */
+	uint32_t watchers_block;   /* its index, and 1 */
+	/*
+	 * In the first recording of a command alone: the watcher sleeps on @wake, for all
+	 * of them (futex); @others counts those that other processes began.
+	 */
+	_Atomic uint32_t wake, others;
+	/* Bits: QPN modulo QPN_BITS of the QPs that were made, and of their peers. */
+	_Atomic uint64_t qpns[QPN_BITS / 64], dest_qpns[QPN_BITS / 64];
 };
 
 enum block_kind {
 	BLOCK_FREE, /* prepared, or being taken */
 	BLOCK_CONTROL,
 	BLOCK_RING,
+	BLOCK_THREADS,
 };
 
 struct block {
@@ -60,6 +83,19 @@ struct block {
 	_Atomic uint64_t used; /* bytes of events, or records; set last */
 	uint64_t unused[5];
 };
+
+/* What a thread does now. */
+struct thread_slot {
+	_Atomic int32_t tid; /* 0: free */
+	uint32_t unused;
+	_Atomic uint64_t polled; /* the CQ that it polled last: its address */
+	_Atomic uint64_t polls;	 /* how often it polled and got nothing */
+	_Atomic uint64_t sleeps; /* the channel that it sleeps on, or 0 */
+	char in[32];		 /* the recorded call that it is in, or "" */
+};
+
+#define BLOCK_SLOTS \
+	((BLOCK_SIZE - sizeof(struct block)) / sizeof(struct thread_slot))
 
 /* An event; behind the head its members, to @size. */
 struct event_head {
@@ -88,6 +124,18 @@ struct member_head {
 	uint8_t type; /* enum member_type */
 	uint8_t key_size;
 	uint16_t size; /* of the value */
+};
+
+enum object_kind {
+	OBJECT_CONTEXT,
+	OBJECT_PD,
+	OBJECT_MR,
+	OBJECT_CHANNEL,
+	OBJECT_CQ,
+	OBJECT_SRQ,
+	OBJECT_QP,
+	OBJECT_AH,
+	OBJECT_KINDS
 };
 
 struct member_object {
@@ -133,7 +181,8 @@ struct record {
 #define BLOCK_RECORDS \
 	((BLOCK_SIZE - sizeof(struct block)) / sizeof(struct record))
 
-_Static_assert(sizeof(struct block) == 64 && sizeof(struct record) == 64,
+_Static_assert(sizeof(struct block) == 64 && sizeof(struct record) == 64 &&
+		       sizeof(struct thread_slot) == 64,
 	       "a record is a cache line");
 
 #endif

@@ -2,15 +2,13 @@
 /*
  * start.c —— 第一次用到 verbs 时、收到信号时、fork 时、进程退出时做什么
  */
-#include "board.h"
 #include "event.h"
-#include "proc.h"
 #include "recorder.h"
 #include "ring.h"
-#include "stall.h"
 #include "writer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,8 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static atomic_int state;      /* 0 没开始，1 可以记，-1 不记 */
-static atomic_bool why_asked; /* SIGQUIT */
+static atomic_int state; /* 0 没开始，1 可以记，-1 不记 */
 
 static bool is_recording(void)
 {
@@ -53,31 +50,19 @@ static void last_words(int sig)
 		line_start(&line, "signal");
 		LINE_NUMBER(&line, "signal", sig);
 		writer_last_words(&line);
+		writer_tell(TOLD_OVER, true);
 	}
 	sigaction(sig, &standard, NULL);
 	raise(sig);
 	errno = saved_errno;
 }
 
-/*
- * 没有后台线程（--control-only）就在 signal handler 里说。被打断的线程若正拿着锁，
- * 这一次就不说，免得自己等自己。
- */
+/* Ctrl-\：看着的人来说它在等什么，程序接着跑。*/
 static void why(int sig)
 {
-	int saved_errno = errno;
-
 	(void)sig;
-	if (writer_has_thread()) {
-		atomic_store(&why_asked, true); /* 它一秒醒来十次 */
-	} else if (writer_try_lock()) {
-		recorder_inside++;
-		stall_look(true);
-		writer_unlock();
-		stall_say();
-		recorder_inside--;
-	}
-	errno = saved_errno;
+	if (is_recording())
+		writer_tell(TOLD_ASKED, false);
 }
 
 /* 程序自己处理或忽略的信号不碰；它以后要装自己的，照样装得上。*/
@@ -104,19 +89,17 @@ static void catch_signals(void)
 
 /* ---- 开始 ----------------------------------------------------------------- */
 
-static void *background(void *arg)
+/* @out 里放得下的，最后是 NUL。返回读到几个字节。*/
+static size_t read_text(const char *path, char *out, size_t size)
 {
-	(void)arg;
-	recorder_inside++; /* 它自己的 verbs 调用不入记录 */
-	for (;;) {
-		writer_wait(&why_asked);
-		writer_lock();
-		stall_look(atomic_exchange(&why_asked, false));
-		writer_unlock();
-		stall_say();
-		ring_prepare();
-	}
-	return NULL;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	n = n < 0 ? 0 : n;
+	out[n] = '\0';
+	return (size_t)n;
 }
 
 static void add_start(bool child)
@@ -149,12 +132,11 @@ static void add_start(bool child)
 
 static bool forked;
 
-/* 子进程里没有后台线程；第一次用到 verbs 时再开始，写自己的文件。*/
+/* 子进程第一次用到 verbs 时再开始，写自己的文件。*/
 static void after_fork_child(void)
 {
 	forked = true;
 	atomic_store(&state, 0);
-	board_after_fork();
 	writer_after_fork_child();
 }
 
@@ -181,12 +163,6 @@ static int start(void)
 	hooked_fork = true;
 	catch_signals();
 	add_start(forked);
-	/*
-	 * 单线程的进程里，内核与 glibc 都走更快的路（读写 fd 不用原子操作）；多一个
-	 * 线程，每次系统调用就贵一点。只记控制路径时不值得。
-	 */
-	if (!recorder.control_only)
-		writer_start_thread(background);
 	return 1;
 }
 
@@ -223,9 +199,9 @@ __attribute__((destructor)) static void leave(void)
 		return;
 	exit_line(&line);
 	writer_lock();
-	stall_over();
 	writer_add_now(&line);
 	writer_unlock();
+	writer_tell(TOLD_OVER, exit_status > 0);
 }
 
 /*
@@ -240,6 +216,7 @@ static _Noreturn void leave_at_once(int status)
 		exit_status = status & 0xff;
 		exit_line(&line);
 		writer_last_words(&line);
+		writer_tell(TOLD_OVER, exit_status > 0);
 	}
 	for (;;)
 		syscall(SYS_exit_group, status);

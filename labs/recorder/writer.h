@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * writer.h - events into the recording, and who waits for what: one lock, one
- * background thread.
+ * writer.h - events into the recording: one lock; and who wakes the watcher.
  *
  * Whoever holds the lock may read and change the objects (objects.h) and add
  * events. Nothing here uses malloc or stdio.
@@ -15,13 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Take the lock; all records up to now have been booked (objects.h). */
 void writer_lock(void);
 bool writer_try_lock(void); /* False: somebody else has it, or this thread */
 void writer_unlock(void);
-
-/* Book what there is. Without the lock. */
-void writer_book(void);
 
 /* With the lock: add an event that began at @stamp and was over at @end. */
 void writer_add(uint64_t stamp, uint64_t end, const struct line *line);
@@ -29,12 +24,13 @@ void writer_add(uint64_t stamp, uint64_t end, const struct line *line);
 /* One that happens now. */
 void writer_add_now(const struct line *line);
 
-/* With the lock: CLOCK_MONOTONIC in ns of @stamp, and of now. */
-uint64_t writer_time(uint64_t stamp);
-uint64_t writer_now(void);
-
-/* Have the thread look soon. From any context, signal handlers too. */
-void writer_wake(void);
+/* What the watcher (qptrace-report --watch) is to be told of. */
+enum told {
+	TOLD_FAILURE,
+	TOLD_ASKED, /* SIGQUIT */
+	TOLD_OVER, /* the process ends; @badly: wait for some seconds until it is judged */
+};
+void writer_tell(enum told what, bool badly); /* from any context */
 
 /* Add one more event from a signal handler: gives up after 0.2 s. */
 void writer_last_words(const struct line *last);
@@ -44,11 +40,6 @@ void writer_last_words(const struct line *last);
  * up. For the handler of a signal that can wait.
  */
 bool writer_puts_off(int sig);
-
-/* The thread runs @body, which sleeps until it is woken, or for a tick at most. */
-void writer_start_thread(void *(*body)(void *));
-bool writer_has_thread(void);
-void writer_wait(const atomic_bool *urgent); /* not at all if that is set */
 
 /*
  * The recording of this process (@child: it was forked) gets its file. Returns 0 or

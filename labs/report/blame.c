@@ -106,20 +106,9 @@ static bool nothing_came(const struct report *r, const struct cause *cause)
 
 static void doubt_receives(const struct report *r, struct cause *cause)
 {
-	const struct explanation nothing = because(
-		"nothing-arrives",
-		"tcpdump udp port 4791 on both sides; look for a firewall on "
-		"UDP 4791: TCP may pass where RoCE does not",
-		"both ends match and have what they need, and of all that they "
-		"sent nothing has arrived");
-	const struct explanation why = because(
-		"lost-on-the-way",
-		"tcpdump udp port 4791 on both sides tells which of the two "
-		"directions is empty; ping with -s and -M do tells whether the "
-		"MTU passes",
-		"both ends match, so packets or ACKs are lost between them: a "
-		"firewall on UDP 4791, a link that loses, or an MTU too small "
-		"on the way");
+	const struct explanation nothing =
+		because("nothing-arrives", "%s", r->side[cause->side].name);
+	const struct explanation why = because("lost-on-the-way");
 
 	if (!has_receives(r, cause) && !nothing_came(r, cause))
 		return;
@@ -388,17 +377,9 @@ static void believe_warnings(const struct report *r, struct causes *all)
 static struct explanation missing_cm_call(const struct report *r, int side)
 {
 	if (never_connected(r, side))
-		return because("cm-not-connected",
-			       "call rdma_connect after ROUTE_RESOLVED, and "
-			       "wait for ESTABLISHED",
-			       "it posts to a QP that librdmacm has in INIT: "
-			       "rdma_connect was never called");
+		return because("cm-not-connected", "%s", r->side[side].name);
 	if (never_accepted(r, side))
-		return because("cm-not-accepted",
-			       "call rdma_accept, or rdma_reject, for each "
-			       "CONNECT_REQUEST",
-			       "it posts to a QP that librdmacm has in INIT: "
-			       "rdma_accept was never called");
+		return because("cm-not-accepted", "%s", r->side[side].name);
 	return (struct explanation){ 0 };
 }
 
@@ -554,6 +535,14 @@ static void excuse(const struct report *r, struct causes *all)
 			all->items[i].kind = CAUSE_HINT;
 }
 
+/* 停下时看见的，说的只是“也许”，而对端的记录没有证明它。*/
+static bool is_only_hint(const struct report *r, const struct cause *cause)
+{
+	return cause->kind == CAUSE_STALL && !cause->proven &&
+	       !r->side[cause->side].other_count &&
+	       !strcmp(text_in(cause->line, "kind"), "hint");
+}
+
 void report_blame(const struct report *r, struct causes *all)
 {
 	static rule *const rules[] = {
@@ -579,13 +568,18 @@ void report_blame(const struct report *r, struct causes *all)
 	forgot_state(all);
 	blame_sender(r, all);
 	follow_cm(r, all);
-	for (size_t i = 0; !has_committed(all) && i < all->count; i++)
-		if (all->items[i].kind <= CAUSE_STALL)
+	for (size_t i = 0; i < all->count; i++)
+		if (all->items[i].kind == CAUSE_FAILURE ||
+		    (all->items[i].kind == CAUSE_STALL && !has_committed(all)))
 			resolve(r, &all->items[i]);
 	for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
 		if (!has_committed(all) && is_trouble(r, all))
 			rules[i](r, all);
 	rank(r, all);
-	if (ended_well(r))
+	for (size_t i = 0; i < all->count; i++)
+		if (is_only_hint(r, &all->items[i]))
+			all->items[i].kind = CAUSE_HINT;
+	/* 正在说的，是刚失败的调用：不等它怎样结束。*/
+	if (!r->by && ended_well(r))
 		excuse(r, all);
 }

@@ -106,7 +106,9 @@ static struct cause *known(struct causes *all, const struct cause *new)
 		struct cause *c = &all->items[i];
 
 		if (c->side == new->side && c->qp == new->qp &&
-		    !strcmp(c->id, new->id))
+		    !strcmp(c->id, new->id) &&
+		    (*text_in(new->line, "id") ||
+		     !strcmp(text_in(c->line, "ev"), text_in(new->line, "ev"))))
 			return c;
 	}
 	return NULL;
@@ -135,27 +137,34 @@ static void merge(struct causes *all, struct cause *new)
 	all->items[all->count++] = *new;
 }
 
-/*
- * 记录器当场看得见同一台机器上的对端，叫它“process 1234”（recorder/why.c）；这里它是 A 或 B。
- */
+/* 程序跑着时写下的原因，叫每个进程“pid 1234”（load.c）；这里它是 A 或 B。*/
 static void name_sides(const struct report *r, json_t *line)
 {
-	static const char how[] = "process ";
 	const char *text = text_in(line, "args");
-	const char *at = strstr(text, how);
-	char renamed[1024], *end;
-	unsigned long pid;
+	char renamed[1024];
+	size_t used = 0;
 
-	if (!at)
+	if (r->by || !strstr(text, "pid "))
 		return;
-	pid = strtoul(at + sizeof(how) - 1, &end, 10);
-	for (int s = 0; s < r->sides; s++)
-		if (number_in(r->side[s].start, "pid") == pid) {
-			snprintf(renamed, sizeof(renamed), "%.*s%s%s",
-				 (int)(at - text), text, r->side[s].name, end);
-			json_object_set_new(line, "args", json_string(renamed));
-			return;
+	while (*text && used < sizeof(renamed) - sizeof(r->side[0].name)) {
+		char *end = (char *)text;
+		int s = r->sides;
+
+		if (!strncmp(text, "pid ", 4))
+			for (s = 0; s < r->sides; s++)
+				if ((long)number_in(r->side[s].start, "pid") ==
+				    strtol(text + 4, &end, 10))
+					break;
+		if (s < r->sides) {
+			used += (size_t)sprintf(renamed + used, "%s",
+						r->side[s].name);
+			text = end;
+		} else {
+			renamed[used++] = *text++;
 		}
+	}
+	renamed[used] = '\0';
+	json_object_set_new(line, "args", json_string(renamed));
 }
 
 static void take(const struct report *r, size_t i, struct causes *all)

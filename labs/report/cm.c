@@ -62,6 +62,7 @@ static bool asks(const struct report *r, int side)
 
 static struct explanation wrong_port(const struct report *r, int s, int o)
 {
+	struct explanation why;
 	uint64_t theirs, port;
 
 	/* 有几个对端，就不知道它要找的是哪一个。*/
@@ -70,10 +71,10 @@ static struct explanation wrong_port(const struct report *r, int s, int o)
 		       : 0;
 	if (!port)
 		return (struct explanation){ 0 };
-	return because("cm-rejected",
-		       "connect to the port that the server listens on",
-		       "%s asks for port %ju, and %s listens on port %ju",
-		       r->side[s].name, port, r->side[o].name, theirs);
+	why = because("cm-rejected", "%d", 8);
+	also_seen(&why, "cm-ports", "%s\t%ju\t%s\t%ju", r->side[s].name, port,
+		  r->side[o].name, theirs);
+	return why;
 }
 
 static struct explanation request_lost(const struct report *r, int s, int o)
@@ -81,25 +82,14 @@ static struct explanation request_lost(const struct report *r, int s, int o)
 	if (!asks(r, s) || last_event(r, o, "rdma_listen", NULL) == NOWHERE ||
 	    last_event(r, o, "rdma_event", "CONNECT_REQUEST") != NOWHERE)
 		return (struct explanation){ 0 };
-	return because("nothing-arrives",
-		       "tcpdump udp port 4791 on both sides: librdmacm asks "
-		       "over RoCE itself; look for a firewall, and at `ip "
-		       "neigh`",
-		       "%s has called rdma_connect, and its request has not "
-		       "come to %s, which listens",
-		       r->side[s].name, r->side[o].name);
+	return because("nothing-arrives", "%s", r->side[s].name);
 }
 
 static struct explanation answer_lost(const struct report *r, int s, int o)
 {
 	if (!asks(r, s) || !has_accepted(r, o))
 		return (struct explanation){ 0 };
-	return because("acks-lost",
-		       "tcpdump udp port 4791 on both sides: what is sent "
-		       "there does not come here",
-		       "%s has answered the connection request with "
-		       "rdma_accept, and the answer has not come to %s",
-		       r->side[o].name, r->side[s].name);
+	return because("acks-lost", "");
 }
 
 bool never_accepted(const struct report *r, int side)
@@ -116,13 +106,7 @@ static struct explanation not_accepted(const struct report *r, int s, int o)
 	(void)o;
 	if (!never_accepted(r, s))
 		return (struct explanation){ 0 };
-	return because("cm-not-accepted",
-		       "call rdma_accept, or rdma_reject, for each "
-		       "CONNECT_REQUEST",
-		       "%s got a CONNECT_REQUEST and called neither "
-		       "rdma_accept nor rdma_reject: the other side waits for "
-		       "the answer",
-		       r->side[s].name);
+	return because("cm-not-accepted", "%s", r->side[s].name);
 }
 
 /* 路由有了，却从来没有调用 rdma_connect：它的 QP 当然还在 INIT。*/
@@ -140,11 +124,7 @@ static struct explanation not_connected(const struct report *r, int s, int o)
 	(void)o;
 	if (!never_connected(r, s))
 		return (struct explanation){ 0 };
-	return because("cm-not-connected",
-		       "call rdma_connect after ROUTE_RESOLVED",
-		       "%s resolved the route to the peer, and never called "
-		       "rdma_connect",
-		       r->side[s].name);
+	return because("cm-not-connected", "%s", r->side[s].name);
 }
 
 /* 每个对端都问一遍；没有对端的记录，只问不需要它的。*/

@@ -84,21 +84,13 @@ static const struct qp *datagram_qp(const struct report *r, int from,
 	return found;
 }
 
-static struct explanation wrong_target(const struct qp *to, uint32_t qpn,
-				       const char *name)
+static struct explanation wrong_target(const struct qp *to, uint32_t qpn)
 {
 	if (bswap_32(qpn) == to->qpn ||
 	    bswap_32(qpn & 0xffffff) >> 8 == to->qpn)
-		return because("qpn-byte-order",
-			       "send it as htonl(qp_num) once and take it with "
-			       "ntohl() once",
-			       "a datagram is sent to QP 0x%x, and the peer is "
-			       "%s, 0x%jx: the same bytes in the other order",
-			       qpn, name, to->qpn);
-	return because("qpn-differs", "exchange qp_num",
-		       "a datagram is sent to QP %u, and the peer has only "
-		       "%s: it is dropped without a word",
-		       qpn, name);
+		return because("qpn-byte-order", "0x%x\t0x%jx", qpn, to->qpn);
+	return because("qpn-differs", "%s\t0x%x\t%s\t0x%jx", "this side", qpn,
+		       "the peer", to->qpn);
 }
 
 #define CONTROLLED 0x80000000u
@@ -115,19 +107,14 @@ static struct explanation why_dropped(const struct report *r,
 	world_recall(r, post, &wr);
 	to = datagram_qp(r, post->side, wr.send.wr.ud.remote_qpn);
 	if (!to && only)
-		return wrong_target(only, wr.send.wr.ud.remote_qpn,
-				    world_name(r, name, sizeof(name), only));
+		return wrong_target(only, wr.send.wr.ud.remote_qpn);
 	if (!to || !json_object_get(to->believes, "qkey"))
 		return (struct explanation){ 0 };
 	key = (uint32_t)value_in(to->believes, "qkey");
 	if (wr.send.wr.ud.remote_qkey == key ||
 	    (wr.send.wr.ud.remote_qkey & CONTROLLED))
 		return (struct explanation){ 0 };
-	return because("qkey-differs",
-		       "give wr.ud.remote_qkey the qkey that the peer's QP got "
-		       "in INIT",
-		       "a datagram is sent with Q_Key 0x%x, and %s has 0x%x: "
-		       "it is dropped without a word",
+	return because("qkey-differs", "0x%x\t%s\t0x%x",
 		       wr.send.wr.ud.remote_qkey,
 		       world_name(r, name, sizeof(name), to), key);
 }
@@ -195,13 +182,7 @@ void check_receives(const struct report *r, struct causes *all)
 		    post->arrival != NOWHERE || peer_is_down(all, qp) ||
 		    receives_left(r, qp->peer) > 0)
 			continue;
-		why = because("no-receive-posted",
-			      "post receives in INIT, before the peer learns "
-			      "that it may send, and a new one for each that "
-			      "has completed",
-			      "%s waits for a receive of %s, which has none "
-			      "posted any more",
-			      world_name(r, names[0], sizeof(names[0]), qp),
+		why = because("no-receive-posted", "%s",
 			      world_name(r, names[1], sizeof(names[1]),
 					 qp->peer));
 		cause_add(r, all, i, qp, &why);
@@ -247,17 +228,9 @@ void check_cq_room(const struct report *r, struct causes *all)
 		n = room ? outstanding_in(r, e->side, number_in(line, "cq"))
 			 : 0;
 		if (n > room) {
-			why = because(
-				"cq-overrun",
-				"create the CQ with room for all "
-				"requests that complete in it: max_send_wr "
-				"and max_recv_wr of all its QPs",
-				"CQ %ju of %s has room for %ju "
-				"completions, and %ju requests that "
-				"complete in it are outstanding: what "
-				"does not fit is lost",
-				number_in(line, "cq"), r->side[e->side].name,
-				room, n);
+			why = because("cq-overrun");
+			also_seen(&why, "cq-room", "%ju\t%ju\t%ju",
+				  number_in(line, "cq"), room, n);
 			cause_add(r, all, i, NULL, &why);
 		}
 		json_decref(line);

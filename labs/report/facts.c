@@ -71,17 +71,9 @@ static void set_text(json_t *line, const char *key, const char *text)
 
 void cause_restate(struct cause *cause, const struct explanation *why)
 {
-	const bool plain = why->args[0] == '\1';
-	char said[sizeof(why->args)];
-	char *next;
-
-	snprintf(said, sizeof(said), "%s", why->args + plain);
-	next = plain ? strchr(said, '\1') : NULL;
-	if (next)
-		*next++ = '\0';
-	set_text(cause->line, "cause", plain ? said : "");
-	set_text(cause->line, "next", next ? next : "");
-	set_text(cause->line, "args", plain ? "" : said);
+	json_object_del(cause->line, "cause");
+	json_object_del(cause->line, "next");
+	set_text(cause->line, "args", why->args);
 	set_text(cause->line, "id", why->id);
 	if (why->seen[0])
 		set_text(cause->line, "seen", why->seen);

@@ -6,8 +6,8 @@
  */
 #include "parts.h"
 
-#include "../recorder/objects.h"
 #include "base/verbs_names.h"
+#include "book.h"
 #include "explain/explain.h"
 
 #include <string.h>

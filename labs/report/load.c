@@ -8,14 +8,15 @@
  * 两个进程各有各的 monotonic 时间。同一次开机（boot_id 相同）的，原点也相同，直接
  * 比较，精确到纳秒；不同机器的只能靠 wall clock，精度是两台机器时钟的差。
  */
-#include "parts.h"
+#include "live.h"
 
-#include "../recorder/objects.h"
 #include "base/report.h"
 #include "base/verbs_names.h"
+#include "book.h"
 #include "explain/explain.h"
 #include "explain/qp_table.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,8 @@ static void book_event(const struct recorded *item, const char *ev)
 		return;
 	if (!strcmp(ev, "create_qp"))
 		learn_qp(object, item);
+	else if (!strcmp(ev, "create_cq"))
+		object->channel = pointer_in(item, "channel");
 	else if (!strcmp(ev, "modify_qp") &&
 		 !strcmp(recorded_text(item, "to"), "RESET"))
 		objects_reset_qp(object);
@@ -264,7 +267,7 @@ static int load_side(struct report *r, int side, const char *path)
 	size_t first = r->count;
 
 	s->path = path;
-	if (recording_load(&s->rec, path))
+	if (recording_load(&s->rec, path, watched_bytes(r->by, path)))
 		return -1;
 	objects_forget();
 	if (add_events(r, side))
@@ -314,6 +317,7 @@ static void align(struct report *r)
 			zero = event->t;
 	}
 	qsort(r->events, r->count, sizeof(*r->events), by_time);
+	r->zero = zero;
 	for (int s = 0; s < r->sides; s++)
 		r->side[s].first = INT64_MAX;
 	for (size_t i = 0; i < r->count; i++) {
@@ -329,9 +333,16 @@ static void align(struct report *r)
 }
 
 /* "A" ... "Z", "AA" ... */
-static void name_side(struct side *side, int number)
+static void name_side(struct report *r, int number)
 {
+	struct side *side = &r->side[number];
 	char *at = side->name + sizeof(side->name) - 1;
+
+	if (r->by) {
+		snprintf(side->name, sizeof(side->name), "pid %d",
+			 (int)side->rec.header.pid);
+		return;
+	}
 
 	for (number++; number; number = (number - 1) / 26)
 		*--at = (char)('A' + (number - 1) % 26);
@@ -349,11 +360,11 @@ int report_load(struct report *r, char **paths, int count)
 		size_t before = r->count;
 
 		if (!load_side(r, r->sides, paths[i])) {
-			name_side(&r->side[r->sides], r->sides);
+			name_side(r, r->sides);
 			r->sides++;
 			continue;
 		}
-		if (count <= 2)
+		if (count <= 2 && !r->by)
 			return -1;
 		r->count = before;
 		memset(&r->side[r->sides], 0, sizeof(*r->side));

@@ -2,13 +2,14 @@
 /*
  * main.c —— qptrace-report：几份记录，合成一条时间线
  */
-#include "parts.h"
+#include "live.h"
 
 #include "base/report.h"
 #include "explain/explain.h"
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int usage(FILE *to)
@@ -37,6 +38,10 @@ int main(int argc, char **argv)
 		{ "json", no_argument, NULL, 'j' },
 		{ "all", no_argument, NULL, 'a' },
 		{ "dump", no_argument, NULL, 'd' },
+		{ "watch", required_argument, NULL, 'f' },
+		{ "pid", required_argument, NULL, 'i' },
+		{ "stall", required_argument, NULL, 's' },
+		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -44,7 +49,10 @@ int main(int argc, char **argv)
 		   *wire = NULL, *lang = NULL, *template_path = "report.html";
 	static struct report r;
 	bool all = false, json = false, dump = false;
-	int option;
+	const char *watched = NULL;
+	bool quiet = false;
+	double stall = 0;
+	int option, pid = 0;
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		switch (option) {
@@ -71,6 +79,18 @@ int main(int argc, char **argv)
 			if (strcmp(lang, "en") && strcmp(lang, "zh"))
 				return usage(stderr);
 			break;
+		case 'f':
+			watched = optarg;
+			break;
+		case 'i':
+			pid = atoi(optarg);
+			break;
+		case 's':
+			stall = strtod(optarg, NULL);
+			break;
+		case 'q':
+			quiet = true;
+			break;
 		case 'j':
 			json = true;
 			break;
@@ -86,6 +106,9 @@ int main(int argc, char **argv)
 			return usage(stderr);
 		}
 	}
+	if (watched)
+		return watch(watched, pid, (uint64_t)(stall * 1e9), quiet,
+			     explain_speaks_chinese(lang));
 	if (argc - optind < !wire ||
 	    argc - optind > (wire ? WIRE_SIDES : MAX_SIDES))
 		return usage(stderr);

@@ -144,11 +144,14 @@ struct causes {
 	size_t count;
 };
 
+struct watcher;
+
 struct report {
 	int sides;
 	struct side *side;
 	struct event *events; /* by time */
 	size_t count;
+	int64_t zero; /* CLOCK_MONOTONIC of the first side at t 0, ns */
 	struct qp *qps;
 	size_t qp_count;
 	struct region *regions;
@@ -157,6 +160,8 @@ struct report {
 	size_t left_out;
 	json_t *words; /* what ev, op and status of all events point to */
 	bool chinese;  /* the reader wants it */
+	/* Who watches them while they are written (live.h): sides are called by their pids. */
+	const struct watcher *by;
 };
 
 /* ---- words.c ---- */
@@ -263,6 +268,18 @@ struct recalled {
 };
 void world_recall(const struct report *r, const struct event *post,
 		  struct recalled *out);
+
+/* What the explainer is told of a request; @own and @others are to be freed. */
+struct asked {
+	struct ibv_qp like;
+	struct explain_side mine, theirs;
+	struct explain_mr *own, *others;
+	struct recalled wr;
+	struct explain_request rq;
+	char names[2][80];
+};
+void world_request(const struct report *r, const struct qp *qp,
+		   const struct event *post, int64_t t, struct asked *out);
 
 /* "A's QP 17 (rxe0)" */
 const char *world_name(const struct report *r, char *out, size_t size,

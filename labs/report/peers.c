@@ -2,7 +2,7 @@
 /*
  * peers.c —— 谁和谁是一对，谁的事件有哪些：一千份记录里也要很快找得到
  */
-#include "parts.h"
+#include "live.h"
 
 #include "base/array.h"
 #include "base/report.h"
@@ -222,21 +222,49 @@ static void acquaint(struct report *r, int side, int other)
 
 #define FEW 8 /* 没有连上的，只有几份时才两两去看 */
 
+/* 它的 QP 都连着自己的 QP：没有别人要找。*/
+static bool is_complete(const struct report *r, int side)
+{
+	size_t qps = 0;
+
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+
+		if (qp->side == side &&
+		    (!qp->peer || qp->peer == qp || qp->peer->side != side))
+			return false;
+		qps += qp->side == side;
+	}
+	return qps;
+}
+
+/* 正在跑的程序旁边，可以有毫不相干的：同一条命令的才是。*/
+static bool may_talk(const struct report *r, int a, int b)
+{
+	return !r->by || (is_watched(r->by, r->side[a].path) &&
+			  is_watched(r->by, r->side[b].path));
+}
+
 void report_acquaint(struct report *r)
 {
-	int alone = 0;
+	bool *alone = calloc((size_t)r->sides + 1, sizeof(*alone));
+	int n = 0;
 
 	for (size_t i = 0; i < r->qp_count; i++)
 		if (r->qps[i].peer && r->qps[i].peer->side != r->qps[i].side)
 			acquaint(r, r->qps[i].side, r->qps[i].peer->side);
 	for (int s = 0; s < r->sides; s++)
-		alone += !r->side[s].other_count;
-	for (int s = 0; s < r->sides; s++)
 		r->side[s].shown = !r->side[s].other_count;
-	for (int s = 0; alone <= FEW && s < r->sides; s++)
-		for (int o = 0; r->side[s].shown && o < r->sides; o++)
-			if (o != s && (r->side[o].shown || r->sides <= FEW)) {
+	for (int s = 0; alone && s < r->sides; s++)
+		n += alone[s] = r->side[s].shown && !is_complete(r, s);
+	for (int s = 0; alone && n <= FEW && s < r->sides; s++)
+		for (int o = 0; alone[s] && o < r->sides; o++)
+			if (o != s &&
+			    (alone[o] ||
+			     (r->sides <= FEW && !is_complete(r, o))) &&
+			    may_talk(r, s, o)) {
 				acquaint(r, s, o);
 				acquaint(r, o, s);
 			}
+	free(alone);
 }

@@ -46,18 +46,84 @@ static char *read_all(int fd, size_t room, size_t *size)
 	return bytes;
 }
 
-static int load_bytes(struct recording *rec, const char *path)
+/* @n 字节，从 @at 起：在文件里，或者（正在写的）在映射里。*/
+static bool take(void *to, size_t n, int fd, const char *mapped, size_t at)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (!mapped)
+		return pread(fd, to, n, (off_t)at) == (ssize_t)n;
+	memcpy(to, mapped + at, n);
+	return true;
+}
+
+/* 每块里写了多少，多出来的是零：不去读它们。@bytes 里已经有头。*/
+static void take_used(char *bytes, size_t size, int fd, const char *mapped)
+{
+	const struct recording_header *h = (const void *)bytes;
+
+	for (size_t at = HEADER_SIZE; at + sizeof(struct block) <= size;
+	     at += BLOCK_SIZE) {
+		struct block *block = (struct block *)(void *)(bytes + at);
+		size_t room = size - at < BLOCK_SIZE ? size - at : BLOCK_SIZE;
+		uint64_t used;
+
+		if (!take(block, sizeof(*block), fd, mapped, at))
+			return;
+		used = block->used;
+		if (block->kind == BLOCK_RING && used < BLOCK_SIZE)
+			used *= h->record_size;
+		if (block->kind == BLOCK_FREE || block->kind == BLOCK_THREADS)
+			used = 0;
+		room -= sizeof(*block);
+		take(block + 1, used < room ? used : room, fd, mapped,
+		     at + sizeof(*block));
+	}
+}
+
+/* 我们自己的、现在的样子的文件。否则 NULL，从头读到尾再说。*/
+static char *take_ours(size_t size, int fd, const char *mapped)
+{
+	char *bytes = size > HEADER_SIZE ? calloc(1, size) : NULL;
+	const struct recording_header *h = (const void *)bytes;
+
+	if (bytes && take(bytes, HEADER_SIZE, fd, mapped, 0) &&
+	    h->version == RECORDING_VERSION && h->endian == RECORDING_ENDIAN &&
+	    h->header_size == HEADER_SIZE && h->block_size == BLOCK_SIZE &&
+	    h->block_head == sizeof(struct block)) {
+		take_used(bytes, size, fd, mapped);
+		return bytes;
+	}
+	free(bytes);
+	return NULL;
+}
+
+static int load_mapped(struct recording *rec, const char *mapped)
+{
+	const struct recording_header *h = (const void *)mapped;
+
+	rec->size = HEADER_SIZE + (size_t)h->blocks * BLOCK_SIZE;
+	rec->bytes = take_ours(rec->size, -1, mapped);
+	return rec->bytes ? 0 : -1;
+}
+
+static int load_bytes(struct recording *rec, const char *path,
+		      const char *mapped)
+{
+	int fd = mapped ? -1 : open(path, O_RDONLY | O_CLOEXEC);
 	size_t room = 1 << 20;
 	struct stat st;
 
+	if (mapped)
+		return load_mapped(rec, mapped);
 	if (fd < 0)
 		return fail(-1, NULL, "cannot open %s: %s", path,
 			    strerror(errno));
-	if (!fstat(fd, &st) && st.st_size > 0)
+	if (!fstat(fd, &st) && st.st_size > 0) {
 		room = (size_t)st.st_size + 1;
-	rec->bytes = read_all(fd, room, &rec->size);
+		rec->size = (size_t)st.st_size;
+		rec->bytes = take_ours(rec->size, fd, NULL);
+	}
+	if (!rec->bytes)
+		rec->bytes = read_all(fd, room, &rec->size);
 	close(fd);
 	return rec->bytes
 		       ? 0
@@ -312,11 +378,11 @@ int64_t recording_wall(const struct recording *rec, uint64_t stamp)
 				 : 0;
 }
 
-int recording_load(struct recording *rec, const char *path)
+int recording_load(struct recording *rec, const char *path, const char *mapped)
 {
 	uint32_t blocks;
 
-	if (load_bytes(rec, path) || check_header(rec, path))
+	if (load_bytes(rec, path, mapped) || check_header(rec, path))
 		return -1;
 	blocks = rec->header.blocks < MOST_BLOCKS ? rec->header.blocks
 						  : MOST_BLOCKS;

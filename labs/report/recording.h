@@ -44,8 +44,11 @@ struct recording {
 	size_t lost; /* blocks, rests of blocks, records that are not there */
 };
 
-/* Returns 0, or -1, which it has said. It lives until the program ends. */
-int recording_load(struct recording *rec, const char *path);
+/*
+ * Returns 0, or -1, which it has said. It lives until the program ends. @mapped: the
+ * file's bytes, while it is written; NULL: read it.
+ */
+int recording_load(struct recording *rec, const char *path, const char *mapped);
 
 struct recorded recording_at(const struct recording *rec, struct place place);
 

@@ -9,32 +9,8 @@
 
 #include "parts.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* For now: a cause of this room, its id, what to do, and the sentence. */
-#undef because
-__attribute__((format(printf, 3, 4), unused)) static struct explanation
-because(const char *id, const char *next, const char *fmt, ...)
-{
-	struct explanation why = { .id = id };
-	size_t used;
-	va_list ap;
-
-	why.args[0] = '\1';
-	va_start(ap, fmt);
-	vsnprintf(why.args + 1, sizeof(why.args) - 1, fmt, ap);
-	va_end(ap);
-	used = strlen(why.args);
-	snprintf(why.args + used, sizeof(why.args) - used, "\1%s", next);
-	return why;
-}
-
-/* The next step where all wait for a message. */
-#define FIND_THE_NEXT                                                         \
-	"look in both time lines for the message that was to come next, and " \
-	"who was to post it; was a completion taken, and not looked at?"
 
 /* So many requests are looked at: the first wrong one is among them. */
 #define MOST_POSTS 2000

@@ -102,11 +102,7 @@ static size_t unsignaled_slip(const struct report *r, const struct qp *qp)
 
 void check_unsignaled(const struct report *r, struct causes *all)
 {
-	const struct explanation why = because(
-		"unsignaled",
-		"add IBV_SEND_SIGNALED, or create the QP with sq_sig_all = 1",
-		"the program waits for a completion, and this send was posted "
-		"without IBV_SEND_SIGNALED: if it goes well, there is none");
+	const struct explanation why = because("unsignaled");
 
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
@@ -139,10 +135,7 @@ void check_nothing_posted(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
 		if (!is_stuck_polling(r, s, &where) || !waits_for_nothing(r, s))
 			continue;
-		why = because("post-forgotten", FIND_THE_NEXT,
-			      "%s waits for a completion, and has no request "
-			      "outstanding that could bring one",
-			      r->side[s].name);
+		why = because("post-forgotten", "%s", r->side[s].name);
 		cause_suggest(r, all, where, &why);
 	}
 }
@@ -223,13 +216,9 @@ void check_doubled(const struct report *r, struct causes *all)
 		if (p.same != 1 || p.sends < ENOUGH_TO_TELL ||
 		    (p.in_a_row > 1 && !p.numbered))
 			continue;
-		why = because("post-doubled",
-			      "is ibv_post_send called twice there, in a retry "
-			      "or on two paths? the peer takes it for two "
-			      "messages",
-			      "%s posted one request twice in a row, with the "
-			      "same wr_id and buffer, and did so nowhere else",
+		why = because("post-doubled", "%s",
 			      world_name(r, name, sizeof(name), qp));
+		also_seen(&why, "posted-twice");
 		cause_add(r, all, p.where, qp, &why);
 		return;
 	}
@@ -262,14 +251,10 @@ void check_surplus(const struct report *r, struct causes *all)
 		if (left != 1 || sent < ENOUGH_TO_TELL ||
 		    receives_left(r, qp->peer) > 0)
 			continue;
-		why = because(
-			"post-doubled",
-			"compare how many messages each side counts; is "
-			"one of them posted twice?",
-			"%s sent %zu messages; %s took all but one of "
-			"them, had enough, and ended well",
-			world_name(r, names[0], sizeof(names[0]), qp), sent,
-			world_name(r, names[1], sizeof(names[1]), qp->peer));
+		why = because("post-doubled", "%s",
+			      world_name(r, names[0], sizeof(names[0]), qp));
+		also_seen(&why, "one-too-many", "%s\t%zu\t%s", names[0], sent,
+			  world_name(r, names[1], sizeof(names[1]), qp->peer));
 		cause_add(r, all, where, qp, &why);
 		return;
 	}

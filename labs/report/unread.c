@@ -46,27 +46,12 @@ struct explanation why_no_event(const struct report *r, int side, uint64_t cq)
 	size_t event = last_of_cq(r, side, "cq_event", cq);
 
 	if (armed != NOWHERE && !has_channel(r, side, cq))
-		return because("cq-without-channel",
-			       "give ibv_create_cq the channel that the "
-			       "program sleeps on",
-			       "%s sleeps, and its CQ %ju was armed and has no "
-			       "completion channel: it raises no event",
-			       r->side[side].name, cq);
+		return because("cq-without-channel", "%ju", cq);
 	if (armed == NOWHERE || (event != NOWHERE && event > armed))
-		return because("cq-not-armed",
-			       "call ibv_req_notify_cq after each event, then "
-			       "poll once more, then sleep",
-			       "a message lies unread at %s, which sleeps and "
-			       "has not armed its CQ %ju",
-			       r->side[side].name, cq);
+		return because("cq-not-armed", "%ju\t%s", cq,
+			       armed == NOWHERE ? "" : " after its last event");
 	if (event_number(r, &r->events[armed], "solicited"))
-		return because("armed-solicited-only",
-			       "call ibv_req_notify_cq(cq, 0), or let the "
-			       "peer post with IBV_SEND_SOLICITED",
-			       "a message lies unread at %s, which sleeps and "
-			       "has armed its CQ %ju for solicited completions "
-			       "only",
-			       r->side[side].name, cq);
+		return because("armed-solicited-only", "%ju", cq);
 	return (struct explanation){ 0 };
 }
 
@@ -103,14 +88,8 @@ static void check_late_arm_of(const struct report *r, int side,
 		event = last_of_cq(r, e->side, "cq_event", cq);
 		if (armed == NOWHERE || armed < i || is_after(event, i))
 			continue;
-		why = because(
-			"nobody-polls",
-			"after ibv_req_notify_cq call ibv_poll_cq once "
-			"more, and sleep only if it gives 0",
-			"the completion of %s's send lies unread in CQ "
-			"%ju: it was there before the CQ was armed, which "
-			"tells only of later ones",
-			r->side[e->side].name, cq);
+		why = because("nobody-polls", "%ju", cq);
+		also_seen(&why, "armed-late");
 		cause_add(r, all, armed, qp, &why);
 		return;
 	}
@@ -138,12 +117,9 @@ static struct explanation why_untaken(const struct report *r,
 		why = why_no_event(r, to->side, send_cq);
 	if (why.id)
 		return why;
-	return because("nobody-polls",
-		       "call ibv_poll_cq on this CQ, after each event until it "
-		       "gives 0; is it another CQ that the program polls?",
-		       "a message lies unread in CQ %ju of %s, which does not "
-		       "poll it",
-		       recv_cq, r->side[to->side].name);
+	why = because("nobody-polls", "%ju", recv_cq);
+	also_seen(&why, "message-unread");
+	return why;
 }
 
 /* RC 的 SEND 成功了，就是到了对端；而对端停在那里，没有取它。*/
@@ -185,13 +161,9 @@ void check_unread_event(const struct report *r, struct causes *all)
 		if (!r->side[s].ended || r->side[s].code <= 0 ||
 		    !is_after(event, taken))
 			continue;
-		why = because("nobody-polls",
-			      "call ibv_poll_cq after each event until it "
-			      "gives 0",
-			      "%s got an event of CQ %ju, took no completion "
-			      "from it, and gave up",
-			      r->side[s].name,
+		why = because("nobody-polls", "%ju",
 			      event_number(r, &r->events[event], "cq"));
+		also_seen(&why, "event-not-followed");
 		cause_suggest(r, all, event, &why);
 	}
 }

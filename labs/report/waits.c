@@ -77,12 +77,7 @@ void check_sleepers(const struct report *r, struct causes *all)
 		if (line && !sleeps(line))
 			line = other_sleeper(r, s, line, &where);
 		if (line && sleeps(line) && is_awaited(r, s, where)) {
-			why = because("peer-asleep",
-				      "look where it calls sleep or waits for "
-				      "time to pass, and whether it should "
-				      "answer first",
-				      "%s sleeps (%s) for %.1f s and longer, "
-				      "and the other side waits for it",
+			why = because("peer-asleep", "%s\t%s\t%.1f",
 				      r->side[s].name, text_in(line, "in"),
 				      (double)number_in(line, "idle") / 1e9);
 			cause_add(r, all, where, NULL, &why);
@@ -120,12 +115,7 @@ void check_dead(const struct report *r, struct causes *all)
 		    r->side[s].runs || other < 0 ||
 		    says_where(&r->events[last]))
 			continue;
-		why = because("peer-died",
-			      "find out who ended it: kill -9, the OOM killer "
-			      "(dmesg), a time limit",
-			      "%s was killed: its recording breaks off without "
-			      "an end, %.1f s before that of the other side",
-			      r->side[s].name,
+		why = because("peer-died", "%s\t%.1f", r->side[s].name,
 			      (double)(r->side[other].last - r->side[s].last) /
 				      1e9);
 		cause_add(r, all, last, NULL, &why);
@@ -169,15 +159,7 @@ void suspect_exchange(const struct report *r, struct causes *all)
 			if (o < s || !failed_silently(r, s) ||
 			    !failed_silently(r, o))
 				continue;
-			why = because(
-				"exchange-short",
-				"compare what both sides send and read over "
-				"TCP: sizes, order, and whether a short write "
-				"or read is gone on with",
-				"%s and %s both gave up before their QPs were "
-				"connected, and no verb failed: perhaps what "
-				"they told each other over TCP",
-				r->side[s].name, r->side[o].name);
+			why = because("exchange-short", "%s", r->side[s].name);
 			cause_suggest(r, all, last_of(r, s), &why);
 			return;
 		}
@@ -232,15 +214,9 @@ void check_tcp(const struct report *r, struct causes *all)
 
 		if (line && (!strcmp(text_in(line, "in"), "connect") ||
 			     *text_in(line, "tcp"))) {
-			why = because(
-				"tcp-blocked",
-				"ping the peer, and look at `ip route get` "
-				"and `ip neigh` there and here: what stops "
-				"TCP stops RDMA, too",
-				"%s has waited for %.1f s and longer, and not "
-				"even its TCP gets through to the peer",
-				r->side[s].name,
-				(double)number_in(line, "idle") / 1e9);
+			why = because("tcp-blocked", "%s\t%.1f",
+				      r->side[s].name,
+				      (double)number_in(line, "idle") / 1e9);
 			cause_add(r, all, where, NULL, &why);
 		}
 		json_decref(line);
@@ -263,31 +239,20 @@ static bool goes_on(const struct report *r, int side)
 	return false;
 }
 
-/* @s 停在读 TCP 上（@line），@o 也在等：说出谁在等什么。*/
+/* @s 停在读 TCP 上，@o 也在等：说出谁在等什么。*/
 static bool suggest_exchange(const struct report *r, struct causes *all, int s,
-			     int o, const json_t *line, size_t where)
+			     int o, size_t where)
 {
 	struct explanation why;
 
 	if (polls_in_vain(r, o)) {
-		why = because("post-forgotten", FIND_THE_NEXT,
-			      "%s waits for a completion, and no send is under "
-			      "way that would bring it, while %s waits for "
-			      "bytes over TCP",
-			      r->side[o].name, r->side[s].name);
+		why = because("post-forgotten", "%s", r->side[o].name);
 		cause_suggest(r, all, last_of(r, o), &why);
 		return true;
 	}
 	if (waits_for_send(r, o))
 		return false;
-	why = because("exchange-short",
-		      "compare what both sides send and read over TCP: sizes, "
-		      "order, and whether a short write or read is gone on "
-		      "with",
-		      "%s waits in %s for bytes over TCP that do not come%s, "
-		      "and the other side waits, too",
-		      r->side[s].name, text_in(line, "in"),
-		      side_went_up(r, s) ? "" : ", before its QP is connected");
+	why = because("exchange-short", "%s", r->side[s].name);
 	cause_suggest(r, all, where, &why);
 	return true;
 }
@@ -305,8 +270,7 @@ void check_exchange(const struct report *r, struct causes *all)
 			EACH_OTHER(o, r, s)
 				found = found ||
 					(!goes_on(r, o) &&
-					 suggest_exchange(r, all, s, o, line,
-							  where));
+					 suggest_exchange(r, all, s, o, where));
 		json_decref(line);
 	}
 }
@@ -347,13 +311,9 @@ void check_stuck(const struct report *r, struct causes *all)
 		if (!qp->peer || !is_halfway(r, qp) ||
 		    !got_to(r, qp->peer, "RTS"))
 			continue;
-		why = because("qp-too-early",
-			      "finish the way up; did one step fail, and "
-			      "nobody looked?",
-			      "%s never went to %s, and the other side's QP "
-			      "is in RTS",
+		why = because("qp-too-early", "%s\t%s",
 			      world_name(r, name, sizeof(name), qp),
-			      got_to(r, qp, "RTR") ? "RTS" : "RTR");
+			      got_to(r, qp, "RTR") ? "RTR" : "INIT");
 		cause_add(r, all, modified(r, qp), qp, &why);
 		return;
 	}
@@ -431,14 +391,10 @@ static bool is_lost(const struct report *r, struct causes *all, int s, int o)
 		return false;
 	if (believe(all, "path-mtu-above-active"))
 		return true;
-	why = because(come ? "lost-on-the-way" : "nothing-arrives",
-		      "tcpdump udp port 4791 on both sides; look for a "
-		      "firewall on UDP 4791, a link that loses, an MTU too "
-		      "small on the way",
-		      "%s has sent %zu messages, and %zu of them came to %s, "
-		      "which waits for more: UC and UD do not send again what "
-		      "is lost",
-		      r->side[s].name, sent, come, r->side[o].name);
+	why = because(come ? "lost-on-the-way" : "nothing-arrives", "%s",
+		      r->side[s].name);
+	also_seen(&why, "arrived", "%s\t%zu\t%zu\t%s", r->side[s].name, sent,
+		  come, r->side[o].name);
 	cause_add(r, all, where, NULL, &why);
 	return true;
 }
@@ -488,11 +444,7 @@ void check_deadlock(const struct report *r, struct causes *all)
 			    !waits_for_message(r, o) ||
 			    (!gave_up(&r->side[s]) && !gave_up(&r->side[o])))
 				continue;
-			why = because("post-forgotten", FIND_THE_NEXT,
-				      "%s and %s both wait for a message of "
-				      "the other, and none is under way: one "
-				      "of them did not post its send",
-				      r->side[s].name, r->side[o].name);
+			why = because("post-forgotten", "%s", r->side[s].name);
 			cause_suggest(r, all, last_of(r, s), &why);
 			return;
 		}

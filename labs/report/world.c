@@ -75,6 +75,39 @@ static void add_region(struct report *r, const struct event *event,
 	};
 }
 
+/* 改了注册：从此是另一段，或者另一个 PD、另一些权限。*/
+static void change_region(struct report *r, const struct event *event,
+			  const json_t *line)
+{
+	struct region *more =
+		array_room(r->regions, r->region_count, sizeof(*more));
+	struct region *old = NULL, *new;
+
+	if (!more)
+		return;
+	r->regions = more;
+	for (size_t i = 0; i < r->region_count; i++)
+		if (r->regions[i].side == event->side &&
+		    r->regions[i].id == number_in(line, "mr") &&
+		    r->regions[i].died == INT64_MAX)
+			old = &r->regions[i];
+	if (!old)
+		return;
+	new = &r->regions[r->region_count++];
+	*new = *old;
+	old->died = new->born = event->t;
+	new->mr.lkey = (uint32_t)value_in(line, "lkey");
+	new->mr.rkey = (uint32_t)value_in(line, "rkey");
+	if (json_object_get(line, "pd"))
+		new->mr.pd = pd_of(number_in(line, "pd"));
+	if (json_object_get(line, "access"))
+		new->mr.access = access_of(text_in(line, "access"));
+	if (json_object_get(line, "len")) {
+		new->mr.addr = value_in(line, "addr");
+		new->mr.length = number_in(line, "len");
+	}
+}
+
 static void end_region(struct report *r, const struct event *event,
 		       const json_t *line)
 {
@@ -96,14 +129,19 @@ void world_regions(struct report *r)
 		const struct event *event = &r->events[i];
 		bool begins = !strcmp(event->ev, "reg_mr") ||
 			      !strcmp(event->ev, "reg_dmabuf_mr");
+		bool changes = !strcmp(event->ev, "rereg_mr");
 		json_t *line;
 
-		if (!begins && strcmp(event->ev, "dereg_mr"))
+		if (!begins && !changes && strcmp(event->ev, "dereg_mr"))
 			continue;
 		line = event_line(r, event);
-		if (!number_in(line, "err") && begins)
+		if (number_in(line, "err"))
+			; /* 什么也没有变 */
+		else if (begins)
 			add_region(r, event, line);
-		else if (!number_in(line, "err"))
+		else if (changes)
+			change_region(r, event, line);
+		else
 			end_region(r, event, line);
 		json_decref(line);
 	}
@@ -235,48 +273,59 @@ static enum ibv_qp_type type_of(const char *name)
 const char *world_name(const struct report *r, char *out, size_t size,
 		       const struct qp *qp)
 {
-	snprintf(out, size, "QP %ju (%s, %s)", qp->qpn, r->side[qp->side].name,
-		 qp->dev);
+	/* 正说着的那个进程自己的两个 QP，不必说是谁的。*/
+	if (r->by && qp->peer && qp->peer->side == qp->side)
+		snprintf(out, size, "QP %ju (%s)", qp->qpn, qp->dev);
+	else
+		snprintf(out, size, "QP %ju (%s, %s)", qp->qpn,
+			 r->side[qp->side].name, qp->dev);
 	return out;
+}
+
+void world_request(const struct report *r, const struct qp *qp,
+		   const struct event *post, int64_t t, struct asked *out)
+{
+	struct explain_request *rq = &out->rq;
+
+	memset(out, 0, sizeof(*out));
+	out->like = (struct ibv_qp){ .qp_type = type_of(qp->type),
+				     .qp_num = (uint32_t)qp->qpn,
+				     .pd = pd_of(number_in(qp->first, "pd")) };
+	out->mine = side_of(qp, world_name(r, out->names[0],
+					   sizeof(out->names[0]), qp));
+	rq->mine = &out->mine;
+	if (qp->peer) {
+		out->theirs = side_of(
+			qp->peer, world_name(r, out->names[1],
+					     sizeof(out->names[1]), qp->peer));
+		rq->peer = &out->theirs;
+		rq->peer_pd = pd_of(number_in(qp->peer->first, "pd"));
+		rq->n_remote = regions_of(r, qp->peer->side, t, &out->others);
+		rq->remote = out->others;
+	}
+	if (!post)
+		return;
+	world_recall(r, post, &out->wr);
+	out->wr.send.sg_list = out->wr.recv.sg_list = &out->wr.sge;
+	out->wr.send.num_sge = out->wr.recv.num_sge = 1;
+	rq->send = out->wr.is_send ? &out->wr.send : NULL;
+	rq->recv = out->wr.is_send ? NULL : &out->wr.recv;
+	if (out->wr.one_sge)
+		rq->n_local = regions_of(r, qp->side, t, &out->own);
+	/* 一个也没有，多半是记录里没有它们 */
+	rq->local = rq->n_local ? out->own : NULL;
 }
 
 struct explanation world_explain(const struct report *r, const struct qp *qp,
 				 const struct event *post, int64_t t,
 				 enum ibv_wc_status status)
 {
-	struct ibv_qp like = { .qp_type = type_of(qp->type),
-			       .qp_num = (uint32_t)qp->qpn,
-			       .pd = pd_of(number_in(qp->first, "pd")) };
-	struct explain_side mine, theirs;
-	struct explain_mr *own = NULL, *others = NULL;
-	struct explain_request rq = { .mine = &mine };
 	struct explanation why;
-	struct recalled wr;
-	char names[2][80];
+	struct asked asked;
 
-	mine = side_of(qp, world_name(r, names[0], sizeof(names[0]), qp));
-	if (qp->peer) {
-		theirs = side_of(qp->peer,
-				 world_name(r, names[1], sizeof(names[1]),
-					    qp->peer));
-		rq.peer = &theirs;
-		rq.peer_pd = pd_of(number_in(qp->peer->first, "pd"));
-		rq.n_remote = regions_of(r, qp->peer->side, t, &others);
-		rq.remote = others;
-	}
-	if (post) {
-		world_recall(r, post, &wr);
-		wr.send.sg_list = wr.recv.sg_list = &wr.sge;
-		wr.send.num_sge = wr.recv.num_sge = 1;
-		rq.send = wr.is_send ? &wr.send : NULL;
-		rq.recv = wr.is_send ? NULL : &wr.recv;
-		if (wr.one_sge)
-			rq.n_local = regions_of(r, qp->side, t, &own);
-		/* 一个也没有，多半是记录里没有它们 */
-		rq.local = rq.n_local ? own : NULL;
-	}
-	why = explain_recorded(&like, status, &rq);
-	free(own);
-	free(others);
+	world_request(r, qp, post, t, &asked);
+	why = explain_recorded(&asked.like, status, &asked.rq);
+	free(asked.own);
+	free(asked.others);
 	return why;
 }

@@ -16,7 +16,7 @@ oneTimeSetUp() {
 	helper "$B/hollow" -O2 labs/tests/recorder/hollow.c -libverbs -lpthread
 	helper "$B/hollow.so" -O2 -DDEVICE -shared -fPIC labs/tests/recorder/hollow.c
 	helper "$B/checked/qptrace-report" -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-		-I"$B/labs/report" "$SOURCES"/labs/report/*.c "$B/labs/report/perfetto.pb-c.c" "$SOURCES/labs/recorder/objects.c" \
+		-I"$B/labs/report" "$SOURCES"/labs/report/*.c "$B/labs/report/perfetto.pb-c.c" \
 		"$B/librdma_common.a" -libverbs -ljansson -lprotobuf-c
 	built_in
 	export ASAN_OPTIONS=detect_leaks=0

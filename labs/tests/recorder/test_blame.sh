@@ -102,9 +102,6 @@ in_the_lab() {
 		((SECONDS < 150)) || break
 		sleep 0.2
 	done
-	for how in $(pgrep two_sides); do
-		grep -c qptrace-board "/proc/$how/maps"
-	done | sort -n | tail -n 1 >"$dir/boards"
 	touch "$dir/end"
 	wait
 	connections
@@ -136,8 +133,8 @@ test_each_fault_is_named_first() {
 	done <<<"$faults"
 }
 
-# Recorders of one machine tell each other what their programs made: whoever fails says
-# on stderr what only the other process knows.
+# The watcher reads the recordings of both ends of one machine: what it says on stderr is
+# what only the other process knows.
 test_the_other_process_is_known_at_once() {
 	ran || return 0
 	local how pattern text flushed=()
@@ -151,20 +148,36 @@ test_the_other_process_is_known_at_once() {
 			assert_in "$text" "$pattern" "$how:"
 		fi
 	done <<-'END'
-		rkey REM_ACCESS_ERR .*: rkey 0x[0-9a-f]+ belongs to no MR of QP [0-9]+ \(process [0-9]+\)
-		rkey-swapped REM_ACCESS_ERR .* is the rkey 0x[0-9a-f]+ of QP [0-9]+ \(process [0-9]+\) with its bytes reversed
-		range does not lie within the MR of QP [0-9]+ \(process [0-9]+\)
-		pd rkey 0x[0-9a-f]+ belongs to an MR in another PD than QP [0-9]+ \(process
-		mr-right the MR of QP [0-9]+ \(process [0-9]+\) lacks REMOTE_WRITE
-		psn sends PSN 100, but QP [0-9]+ \(process [0-9]+\) expects 100100
-		mtu path_mtu of QP .*\(process [0-9]+\)
+		rkey REM_ACCESS_ERR .*: rkey 0x[0-9a-f]+ belongs to no MR of QP [0-9]+ \(pid [0-9]+, rxe0\)
+		rkey-swapped REM_ACCESS_ERR .* is the rkey 0x[0-9a-f]+ of QP [0-9]+ \(pid [0-9]+, rxe0\) with its bytes reversed
+		range does not lie within the MR of QP [0-9]+ \(pid [0-9]+, rxe0\)
+		pd rkey 0x[0-9a-f]+ belongs to an MR in another PD than QP [0-9]+ \(pid
+		mr-right the MR of QP [0-9]+ \(pid [0-9]+, rxe0\) lacks REMOTE_WRITE
+		psn sends PSN 10[0-9], but (the peer|QP [0-9]+ .*) expects 100100
+		mtu path_mtu of QP .*\(pid [0-9]+, rxe0\)
 	END
 	assertTrue "flushed: ${flushed[*]}" '((${#flushed[@]} <= 1))'
-	assertEquals 'each maps its own board, and has let go of all others' 1 "$(<"$B/two/boards")"
+}
+
+# What the watcher said while both ran, what JSON, text and page say later.
+test_one_judge() {
+	ran || return 0
+	local how json first live
+	while read -r how _; do
+		json=$(labs/qptrace report --json "$B/two/$how".qpt*)
+		first=$(jq -r '.causes[0].cause' <<<"$json")
+		live=$(sed -f <(jq -r '.sides[] | "s/pid \(.pid)\\b/\(.side)/g"' <<<"$json") "$B/two/$how.err")
+		assertContains "$how, live:" "$live" ": $first"
+		assertEquals "$how, text" "$first" "$(labs/qptrace report "$B/two/$how".qpt* |
+			sed -n '0,/^1\. /d; s/^ *[a-z]* *: //p' | head -n 1)"
+		labs/qptrace report --html "$T/page" "$B/two/$how".qpt*
+		assertEquals "$how, page" "$first" \
+			"$(sed -n 's/^const data = \(.*\);$/\1/p' "$T/page" | jq -r '.causes[0].cause')"
+	done <<<"$faults"
 }
 
 # Whatever else was said is below it, and once. Who waits is not accused, and who only
-# computes for three seconds is nobody's cause.
+# computes for six seconds is nobody's cause.
 test_what_follows_is_aftermath() {
 	ran || return 0
 	local accused='select(.kind == "failure" or .kind == "stall") | .kind'
@@ -172,8 +185,8 @@ test_what_follows_is_aftermath() {
 	assertEquals failure "$(causes_of dead .kind | head -n 1)"
 	assertEquals 'one' 1 "$(causes_of asleep "$accused" | wc -l)"
 	assertEquals 'nobody' '' "$(causes_of slow "$accused")"
-	assert_in "$(<"$B/two/slow.err")" 'qptrace:     hint: '
-	assertNotContains "$(<"$B/two/slow.err")" '    cause: '
+	assert_in "$(<"$B/two/slow.err")" 'qptrace: hint: '
+	assertNotContains "$(<"$B/two/slow.err")" 'cause: '
 }
 
 # Of each, the first failure; a program that was killed before it asked is accused of none.

@@ -14,7 +14,7 @@
 oneTimeSetUp() {
 	must_build "$B/librdma_common.a" "$B/qptrace-report"
 	helper "$B/trapped/qptrace-report" -O2 "${trapped[@]}" \
-		-I"$B/labs/report" "$SOURCES"/labs/report/*.c "$B/labs/report/perfetto.pb-c.c" "$SOURCES/labs/recorder/objects.c" "$B/librdma_common.a" -libverbs -ljansson -lprotobuf-c
+		-I"$B/labs/report" "$SOURCES"/labs/report/*.c "$B/labs/report/perfetto.pb-c.c" "$B/librdma_common.a" -libverbs -ljansson -lprotobuf-c
 	built_in
 	QPTRACE_BUILD+=/trapped
 }

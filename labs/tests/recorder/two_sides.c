@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define BIG	4096
-#define PAUSE_S 3
+#define PAUSE_S 6
 #define SENDS	5
 #define RIGHTS                                              \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \

@@ -2,7 +2,7 @@
 /*
  * proc.c —— 线程睡在哪个系统调用里，等的是哪一类 fd
  *
- * 程序等的往往不是 verbs：对端的 TCP 消息没有来、它自己在睡、锁拿不到。/proc/self/task/
+ * 程序等的往往不是 verbs：对端的 TCP 消息没有来、它自己在睡、锁拿不到。/proc/PID/task/
  * TID/syscall 说得出是哪一个系统调用和它的参数，不打断那个线程。
  */
 #include "proc.h"
@@ -22,7 +22,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-size_t read_text(const char *path, char *out, size_t size)
+static size_t read_text(const char *path, char *out, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
@@ -34,17 +34,30 @@ size_t read_text(const char *path, char *out, size_t size)
 	return (size_t)n;
 }
 
-size_t threads_of_process(pid_t *threads, size_t most)
+/* 记录器自己的线程叫 qptrace。*/
+static bool is_recorders(pid_t pid, pid_t tid)
 {
-	DIR *dir = opendir("/proc/self/task");
-	pid_t mine = (pid_t)syscall(SYS_gettid);
-	const struct dirent *entry;
-	size_t n = 0;
+	char path[64], name[32];
 
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid,
+		 (int)tid);
+	return read_text(path, name, sizeof(name)) &&
+	       !strcmp(name, "qptrace\n");
+}
+
+size_t proc_threads(pid_t pid, pid_t *threads, size_t most)
+{
+	const struct dirent *entry;
+	char path[64];
+	size_t n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
 	while (dir && n < most && (entry = readdir(dir))) {
 		pid_t tid = (pid_t)atoi(entry->d_name);
 
-		if (tid > 0 && tid != mine)
+		if (tid > 0 && !is_recorders(pid, tid))
 			threads[n++] = tid;
 	}
 	if (dir)
@@ -93,13 +106,13 @@ static const struct call *find_call(long number)
 }
 
 /* "socket:[123]" 取冒号前；设备取最后一段。*/
-static void kind_of_fd(int fd, char *out, size_t size)
+static void kind_of_fd(pid_t pid, int fd, char *out, size_t size)
 {
 	char path[64], target[256];
 	const char *name = target;
 	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
 	n = readlink(path, target, sizeof(target) - 1);
 	if (n <= 0)
 		return;
@@ -115,44 +128,76 @@ static void kind_of_fd(int fd, char *out, size_t size)
 
 #define MOST_FDS 256
 
-const char *unanswered_tcp(void)
+/* 那个进程的 @fd，在这里的号码；-1：拿不到。*/
+static int take_fd(int process, int fd)
+{
+	return (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+}
+
+static const char *unanswered(int fd)
 {
 	struct tcp_info info;
+	socklen_t len = sizeof(info);
 
-	for (int fd = 0; fd < MOST_FDS; fd++) {
-		socklen_t len = sizeof(info);
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+		return NULL;
+	if (info.tcpi_state == TCP_SYN_SENT)
+		return "SYN_SENT";
+	return info.tcpi_retransmits ? "retransmitting" : NULL;
+}
 
-		if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
-			continue;
-		if (info.tcpi_state == TCP_SYN_SENT)
-			return "SYN_SENT";
-		if (info.tcpi_retransmits)
-			return "retransmitting";
+const char *proc_unanswered_tcp(pid_t pid)
+{
+	int process = (int)syscall(SYS_pidfd_open, pid, 0);
+	const char *found = NULL;
+
+	for (int fd = 0; process >= 0 && fd < MOST_FDS && !found; fd++) {
+		int mine = take_fd(process, fd);
+
+		found = unanswered(mine);
+		if (mine >= 0)
+			close(mine);
 	}
-	return NULL;
+	if (process >= 0)
+		close(process);
+	return found;
+}
+
+bool proc_readable(pid_t pid, int fd)
+{
+	int process = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd look = { .fd = take_fd(process, fd), .events = POLLIN };
+	bool readable = look.fd >= 0 && poll(&look, 1, 0) == 1 &&
+			(look.revents & POLLIN);
+
+	if (look.fd >= 0)
+		close(look.fd);
+	if (process >= 0)
+		close(process);
+	return readable;
 }
 
 /* poll 的第一个 fd。那块内存是程序的，随时会没有：借内核的手去读。*/
-static int first_polled(unsigned long long address)
+static int first_polled(pid_t pid, unsigned long long address)
 {
 	struct pollfd fd = { .fd = -1 };
 	struct iovec to = { &fd, sizeof(fd) };
 	struct iovec from = { (void *)(uintptr_t)address, sizeof(fd) };
 
-	if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) !=
-	    (ssize_t)sizeof(fd))
+	if (process_vm_readv(pid, &to, 1, &from, 1, 0) != (ssize_t)sizeof(fd))
 		return -1;
 	return fd.fd;
 }
 
-void thread_blocked(pid_t tid, struct blocked *out)
+void proc_blocked(pid_t pid, pid_t tid, struct blocked *out)
 {
 	char path[64], text[256];
 	unsigned long long first = 0;
 	const struct call *call;
 	long number = -1;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)pid,
+		 (int)tid);
 	if (!read_text(path, text, sizeof(text)))
 		return;
 	if (sscanf(text, "%ld %llx", &number, &first) < 1 || number < 0) {
@@ -166,7 +211,8 @@ void thread_blocked(pid_t tid, struct blocked *out)
 	}
 	snprintf(out->call, sizeof(out->call), "%s", call->name);
 	if (call->has_fd)
-		kind_of_fd((int)first, out->on, sizeof(out->on));
+		kind_of_fd(pid, (int)first, out->on, sizeof(out->on));
 	else if (!strcmp(call->name, "poll"))
-		kind_of_fd(first_polled(first), out->on, sizeof(out->on));
+		kind_of_fd(pid, first_polled(pid, first), out->on,
+			   sizeof(out->on));
 }
