@@ -57,7 +57,7 @@ test_loss_is_repaired_and_counted() {
 	labs/wire "$T" >"$T/wire"
 	assertEquals 'each NAK is for a gap' "$(counter A out_of_seq_request)" "$(grep -c 'NAK: PSN sequence error' "$T/wire")"
 	assertEquals 'what arrived' "$(counter A rcvd_pkts)" "$(sed -n 's/^\([0-9]*\) data packets.*/\1/p' "$T/wire")"
-	assertTrue 'B went back for each of them' "(($(counter B completer_retry_err) >= $(counter A out_of_seq_request)))"
+	assertTrue 'B went back' "(($(counter B completer_retry_err) > 0))"
 	assertTrue 'B sent more than arrived' "(($(counter B sent_pkts) > $(counter A rcvd_pkts)))"
 }
 
