@@ -273,8 +273,8 @@ static enum ibv_qp_type type_of(const char *name)
 const char *world_name(const struct report *r, char *out, size_t size,
 		       const struct qp *qp)
 {
-	/* 正说着的那个进程自己的两个 QP，不必说是谁的。*/
-	if (r->by && qp->peer && qp->peer->side == qp->side)
+	/* 一个进程自己的两个 QP，不必说是谁的。*/
+	if (qp->peer && qp->peer->side == qp->side)
 		snprintf(out, size, "QP %ju (%s)", qp->qpn, qp->dev);
 	else
 		snprintf(out, size, "QP %ju (%s, %s)", qp->qpn,
