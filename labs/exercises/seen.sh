@@ -99,9 +99,8 @@ blame_all() {
 # count NAME KEY=VALUE…: how many there are
 count() { recorded "$@" && echo "${#records[@]}"; }
 
-# leaks NAME: objects that were made and not destroyed, "qp 1 mr 2", and what else it has
-# kept, "40 bytes of resources.c:83"; "" for none
-leaks() {
+# objects_left NAME: made and not destroyed, "qp 1 mr 2 "; "" for none
+objects_left() {
 	local kind left what make unmake text=''
 	for kind in pd:alloc:dealloc mr:reg:dereg cq:create:destroy qp:create:destroy device:open:close; do
 		IFS=: read -r what make unmake <<<"$kind"
@@ -111,8 +110,14 @@ leaks() {
 		left=$((left - ${#records[@]}))
 		((left == 0)) || text+="$what $left "
 	done
-	text+=$(kept "$1")
 	echo "${text% }"
+}
+
+# leaks NAME: those, and what else it has kept, "40 bytes of resources.c:83"
+leaks() {
+	local text
+	text="$(objects_left "$1") $(kept "$1")"
+	xargs <<<"$text"
 }
 
 # kept NAME: memory and descriptors that it had not given back when it ended

@@ -9,6 +9,7 @@
 
 #include "real.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <malloc.h>
@@ -142,17 +143,19 @@ static int spy_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 static int spy_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 			 struct ibv_send_wr **bad)
 {
+	static struct ibv_sge none;
+	const struct ibv_sge *sge = wr->num_sge ? wr->sg_list : &none;
 	int err = must_fail("ibv_post_send");
 
-	note("post_send wr_id=%llx addr=%llu length=%u flags=%u next=%d",
-	     (unsigned long long)wr->wr_id,
-	     (unsigned long long)wr->sg_list->addr, wr->sg_list->length,
-	     wr->send_flags, wr->next != NULL);
+	note("post_send wr_id=%llx addr=%llu length=%u flags=%u next=%d imm=%u",
+	     (unsigned long long)wr->wr_id, (unsigned long long)sge->addr,
+	     sge->length, wr->send_flags, wr->next != NULL,
+	     wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? ntohl(wr->imm_data)
+						      : 0);
 	if (lies("late"))
 		usleep(300 * 1000);
 	if (lies("no_nul"))
-		memset((void *)(uintptr_t)wr->sg_list->addr, 'x',
-		       wr->sg_list->length);
+		memset((void *)(uintptr_t)sge->addr, 'x', sge->length);
 	if (lies("rkey") && wr->opcode == IBV_WR_RDMA_READ)
 		wr->wr.rdma.rkey ^= 0xffff00;
 	if (err)

@@ -9,8 +9,20 @@ stage_file=calls.c
 source=common/tcpx/calls.c
 programs=(test_connection plugin_calls)
 helpers=(libnccl-net-lab.so net_shim.so)
-strip="ask_once ask_until_there tcpx_connect_v5 tcpx_accept_v5 close_comm tcpx_reg_mr comm_failed
-	tcpx_isend tcpx_irecv advance_to tcpx_test tcpx_irecv_consumed"
+strip="
+ask_once: one connect() or accept(), by the table of that version; from v7 on with a device handle, in comm->dev_storage
+ask_until_there: ask again, with the same buffer, until there is a comm or an error; tcpx_pause() between two tries
+tcpx_connect_v5: a comm of ours around the plugin's, which gets a copy of the handle; freed if it fails
+tcpx_accept_v5: the same for a listener
+close_comm: close it, free it, and forget it, even if closing fails; nothing to do for NULL
+tcpx_reg_mr: regMr of that version; rc alone says whether it went well, mhandle may be NULL; before v8 at most INT_MAX bytes
+comm_failed: report it, and remember that this comm is not to be used any more
+tcpx_isend: no request if the ring is full, or if the plugin gave none; else append() it, with its size
+tcpx_irecv: the same for receives
+advance_to: test the oldest request until the wanted one is done, never one that is done already
+tcpx_test: the state of this request, and the sizes; a send that is done is over here
+tcpx_irecv_consumed: irecvConsumed() on devices that unpack, once, and the slot is free
+"
 what=('call an NCCL net plugin by its contract' '按契约调用一个 NCCL net 插件')
 todo=('Write what is marked TODO; common/tcpx/calls.h has the contracts.' '写出标着 TODO 的部分；约定在 common/tcpx/calls.h。')
 

@@ -86,7 +86,7 @@ test_busy() {
 	worth 9 '6: EBUSY at the end' '6：拆的时候 EBUSY'
 	see 6 'The idea'
 	scene six || return
-	well_again 6 1 op=RECV && equal "$(leaks a)" ''
+	well_again 6 1 op=RECV && equal "$(objects_left a)" ''
 	because 'an MR is in its PD: it goes first' 'MR 还在 PD 里：先拆它'
 }
 
@@ -102,7 +102,7 @@ test_leak() {
 	worth 9 '8: QPs become more and more' '8：QP 越来越多'
 	see 8 'The idea'
 	scene eight || return
-	well_again 8 3 op=RECV && equal "$(leaks a)" '' && equal "$(count a ev=destroy_qp err=0) QPs destroyed" '6 QPs destroyed'
+	well_again 8 3 op=RECV && equal "$(objects_left a)" '' && equal "$(count a ev=destroy_qp err=0) QPs destroyed" '6 QPs destroyed'
 	because 'each QP stays until it is destroyed; a CQ with QPs answers EBUSY' 'QP 不拆就一直在；还有 QP 的 CQ 回 EBUSY'
 }
 

@@ -7,7 +7,13 @@ stage_file=credit.c
 source=common/tag/credit.c
 programs=(tag_lat 13-ucx-tag-matching credits unit_tag_channel)
 patience='12 8 5'
-strip="tag_take_credits tag_has_credit tag_owes_credits tag_credits_are_old tag_write_credits"
+strip="
+tag_take_credits: the peer has consumed so many (modulo 256); take it only if it goes forward, and not beyond what was sent
+tag_has_credit: less than TAG_DEPTH are under way; else look at the byte that the peer WRITEs into receive slot TAG_RING
+tag_owes_credits: half of TAG_DEPTH is owed, or anything while messages are kept in the ring
+tag_credits_are_old: TAG_DEPTH have been consumed since the byte was written
+tag_write_credits: WRITE the count, one byte, to the peer's credit_addr; it has been told then
+"
 what=('keep the credits of a tag channel' '管好 tag channel 的 credit')
 todo=('Write what is marked TODO; common/tag/parts.h has the contracts.' '写出标着 TODO 的部分；约定在 common/tag/parts.h。')
 

@@ -8,8 +8,18 @@ source=common/engine/remote_read.c
 programs=(14-rdma-engine rdma_engine remote_reads)
 helpers=(needle_server)
 patience='15 8 5'
-strip="post_chunk post_more remote_reader_submit remote_reader_cancel chunk_of take blame take_all
-	remote_reader_poll remote_reader_abort"
+strip="
+post_chunk: one READ with a wr_id of its own; remember in chunk whose it is and how far it goes
+post_more: while a chunk is free, the next piece of the first read in the queue, at most chunk_size; then it goes to the end
+remote_reader_submit: put it at the end of both lists, and begin
+remote_reader_cancel: out of the queue; what is posted still arrives, so it ends only when all of that is back
+chunk_of: the chunk that a completion is of, by its wr_id; NULL: nobody's
+take: a chunk has come: count it, post more, tell the caller what arrived, end the read with its last
+blame: the first bad completion gives its read a status, by whether the peer is gone or the request is wrong
+take_all: at most depth completions: one that is nobody's, or bad, breaks the reader
+remote_reader_poll: take the event, arm again, take all; a failure breaks the reader
+remote_reader_abort: RESET first; then empty the CQ, forget the chunks, and end every read
+"
 what=("read a storage node's memory, many READs at once" '读存储节点的内存，许多 READ 同时进行')
 todo=('Write what is marked TODO; common/engine/remote_read.h has the contracts.' '写出标着 TODO 的部分；约定在 common/engine/remote_read.h。')
 libraries() {
