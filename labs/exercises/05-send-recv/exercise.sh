@@ -80,11 +80,13 @@ scene_posts_fail() {
 	kill9 send.s
 }
 
-# Completions that never come: polled for, and slept for.
+# Completions that never come: polled for, and at the same time slept for.
 scene_nobody() {
+	port=18516 serving asleep.s "$B/rdma_server" -q -t 1 rxe0 18516
+	SPY=1 SPY_LIE=lost start asleep confined asleep "$B/rdma_client" -q -e -t 1 127.0.0.1 rxe1 18516
 	seconds=1 spied lost lost
-	serving asleep.s "$B/rdma_server" -q -t 1 rxe0
-	SPY=1 SPY_LIE=lost learner asleep "$B/rdma_client" -q -e -t 1 127.0.0.1 rxe1
+	reap asleep
+	overran asleep
 	kill9 asleep.s
 }
 

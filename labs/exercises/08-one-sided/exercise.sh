@@ -18,6 +18,7 @@ post_compare_swap: @expected and @desired, wr_id WR_ID_SWAP(slot)
 post_fetch_add: @add, wr_id WR_ID_ADD(slot)
 atomic_result: what was there before, out of that send slot
 "
+patience='9 6 5' # a completion may be waited for, for five seconds
 what=("read and write the peer's memory" '读写对端的内存')
 
 # ---- in the VM
@@ -67,7 +68,7 @@ shows() { equal "$(grep -oF "$1" "$E/a.out" | head -n 1)" "$1"; }
 
 # refused HOW STATUS WORDS: that break of the lesson ends as the lesson says
 refused() {
-	blame=("$1")
+	grep -q 'was not refused' "$E/$1.err" || blame=("$1")
 	{ ended_with 1 "$1" && like "$(err_of "$1")" "$2" "$3"; } || return 1
 	blame=()
 }
