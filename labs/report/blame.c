@@ -118,6 +118,48 @@ static void doubt_receives(const struct report *r, struct cause *cause)
 	cause->proven = false;
 }
 
+/* RC 按次序到：到的比 @post 之前发的多，它就到了。*/
+static bool has_arrived(const struct report *r, const struct qp *qp,
+			const struct event *post)
+{
+	size_t before = 0, arrived = 0;
+
+	EACH(i, &qp->own)
+		before += &r->events[i] < post && !r->events[i].refused &&
+			  r->events[i].class == CLASS_POST_SEND &&
+			  takes_receive(&r->events[i]);
+	EACH(i, &qp->peer->own)
+		arrived += is_arrival(&r->events[i]);
+	return arrived > before;
+}
+
+/*
+ * 两台主机：没有 ACK，两端的值又都合得上（compare_pairs 看过了）。对端的记录里有没有这条消息，
+ * 说得出丢的是去的，还是回的；只有一份记录时，说不出。
+ */
+static void tell_direction(const struct report *r, struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++) {
+		struct cause *c = &all->items[i];
+		const struct qp *qp = qp_of(r, c->side, c->qp);
+		const struct event *post = post_of(r, c);
+		struct explanation why = { .id = "acks-lost" };
+		char name[80];
+
+		if (strcmp(c->id, "RETRY_EXC_ERR") || !post || !qp ||
+		    !qp->peer || qp->peer->side == qp->side ||
+		    !takes_receive(post) ||
+		    r->side[qp->peer->side].last < r->events[c->event].t)
+			continue;
+		if (!has_arrived(r, qp, post)) {
+			why.id = "nothing-arrives";
+			snprintf(why.args, sizeof(why.args), "%s",
+				 world_name(r, name, sizeof(name), qp));
+		}
+		cause_restate(c, &why);
+	}
+}
+
 /*
  * 一个 QP 的请求若都用同一个 wr_id（perftest 如此），坏 completion 说的是哪一个就认不准。同一
  * 个 QP 上没有做成的（send 与 receive），挨个看：能证明错了的那一个就是。
@@ -557,7 +599,7 @@ void report_blame(const struct report *r, struct causes *all)
 		check_nothing_posted, check_exchange,
 		check_late_arm,	      check_untaken,
 		check_stuck,	      check_deadlock,
-		suspect_exchange,
+		suspect_exchange,     tell_direction,
 	};
 
 	for (size_t i = 0; i < all->count; i++) {

@@ -133,6 +133,18 @@ test_each_fault_is_named_first() {
 	done <<<"$faults"
 }
 
+# Of two hosts, both recordings say which way is closed; the sender's alone cannot.
+test_which_way_is_closed() {
+	local case id got
+	for case in 1:nothing-arrives 2:acks-lost 4:peer-died; do
+		for got in A B; do zcat "labs/exercises/09-two-hosts/cases/${case%:*}/$got.qpt.gz" >"$T/$got.qpt"; done
+		id=$(labs/qptrace report --json "$T/A.qpt" "$T/B.qpt" | jq -r '.causes[0].id')
+		assertEquals "case $case" "${case#*:}" "$id"
+		id=$(labs/qptrace report --json "$T/B.qpt" | jq -r '.causes[0].id')
+		assertEquals "case $case, B alone" RETRY_EXC_ERR "$id"
+	done
+}
+
 # The watcher reads the recordings of both ends of one machine: what it says on stderr is
 # what only the other process knows.
 test_the_other_process_is_known_at_once() {
