@@ -35,7 +35,10 @@ def words: {
 		x: "channels | channel 数", y: "MB/s" },
 	"grow-events": {
 		title: "qptrace report: seconds and MB of memory, by the number of events recorded | qptrace report：随所录事件数变化的秒数与内存",
-		x: "events in the recording | 录下的事件数", y: "s, MB" } };
+		x: "events in the recording | 录下的事件数", y: "s, MB" },
+	"grow-loss": {
+		title: "What arrives in a second, by the packets lost in 100: two RC programs beside TCP | 每秒送到多少，随丢包率的变化：两个用 RC 的程序与 TCP",
+		x: "packets lost in 100 | 每 100 个包丢几个", y: "MB/s" } };
 
 # The numbers of an axis: powers of 2 up to 2^10 and its powers, or of 10.
 def short: if . >= 1048576 and . % 1048576 == 0 then "\(. / 1048576)Mi"
@@ -47,14 +50,17 @@ def at: . * 100 | round / 100;
 def left: 10; def right: 62; def top: 2; def bottom: 18;
 
 select(.plot == $name) | . as $p | words[.plot] as $w
-| [.curves[][] | .[0]] as $xs | [.curves[][] | .[1]] as $ys
+# There is no 0 on such an axis: it stands apart, on the left.
+| ([.curves[][] | .[0] | select(. > 0)] | min / 4) as $zero
+| def apart: if . == 0 then $zero else . end;
+[.curves[][] | .[0] | apart] as $xs | [.curves[][] | .[1]] as $ys
 | ($xs | min | log2) as $x0 | ($xs | max | log2) as $x1
 | [range(-3; 9) as $e | (1, 2, 5) * ($e | exp10)] as $steps
 | ($steps | map(select(. <= ($ys | min))) | max) as $low
 | ($steps | map(select(. >= ($ys | max))) | min) as $high
 # 1, 2, 5, unless there are too many of them
 | (if $high / $low > 1000 then "^1" else "." end) as $shown
-| def x: left + (log2 - $x0) / ($x1 - $x0) * (right - left);
+| def x: left + ((apart | log2) - $x0) / ($x1 - $x0) * (right - left);
 def y: bottom - (. / $low | log10) / ($high / $low | log10) * (bottom - top);
 # no more numbers than there is room for
 def sparse: . as $all | ((length + 7) / 8 | floor) as $step
@@ -69,7 +75,7 @@ def sparse: . as $all | ((length + 7) / 8 | floor) as $step
 	| "line dim.dash \(left),\(y | at) \(right),\(y | at)",
 	"text \(left - 1) \(y | at) dim.r \($number)"),
 "line plain \(left),\(top) \(left),\(bottom) \(right),\(bottom)",
-($xs | unique | sparse[] | "text \(x | at) \(bottom + 1) plain.c \(short)"),
+([.curves[][] | .[0]] | unique | sparse[] | "text \(x | at) \(bottom + 1) plain.c \(short)"),
 "text \((left + right) / 2) \(bottom + 2.3) plain.c \($w.x)",
 # Those of others are dashed, on top of ours: where two are one, both are seen.
 (.curves | to_entries | sort_by(.key | theirs) | to_entries[] | .key as $i
