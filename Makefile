@@ -93,7 +93,7 @@ PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
             ring_server ring_client \
             rdma_engine engine_client unix_pingpong rxe_facts sabotage innocent
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
-sources_rdma_server := server/rdma_server.c
+sources_rdma_server := server/rdma_server.c $(wildcard server/many*.c)
 sources_rdma_client := client/rdma_client.c
 sources_tag_lat := client/tag_lat.c
 sources_test_connection := client/test_connection.c

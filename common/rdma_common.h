@@ -10,6 +10,8 @@
  *	stage 4  tcp_sync.c   what both sides must tell each other, over TCP
  *	stage 5  transfer.c   post a receive, post a send, poll the completion
  *	stage 8  one_sided.c  READ, WRITE, atomics, memory windows
+ *	stage 10 many_peers.c  one SRQ and one CQ for many QPs, events
+ *		 datagram.c    UD: no connection, one QP for all peers
  *
  * Every function that returns int returns 0 or a negative errno, and has
  * reported the failure (base/report.h) when it is not 0. Outputs are set only on
@@ -358,5 +360,109 @@ int post_invalidate(struct rdma_resources *res, uint32_t slot, uint32_t rkey);
 int post_send_invalidate(struct rdma_resources *res, uint32_t slot,
 			 uint32_t length, uint32_t rkey);
 uint32_t invalidated_rkey(const struct ibv_wc *wc);
+
+/* ---- stage 10: many_peers.c --------------------------------------------- */
+
+/*
+ * What many RC connections share, for one thread with epoll(7). Their memory is
+ * res.recv_slots slots; each is in one place at a time: posted (in the SRQ or as an
+ * answer), completed (in the CQ), or with the caller.
+ */
+struct shared_queues {
+	struct rdma_resources res; /* device, PD, slots, CQ; no QP */
+	struct ibv_srq *srq;
+	bool tells_last_wqe; /* the device says LAST_WQE_REACHED */
+	void *by_qpn;	     /* the QPs, for tsearch(3) */
+};
+
+/*
+ * Open the device of @config and make PD, CQ, SRQ and recv_slots slots of msg_size
+ * bytes; no receive is posted. @q is zero. The descriptors to wait for, both of them
+ * non-blocking: res.channel->fd, whose CQ is armed, and res.context->async_fd.
+ * -EINVAL, -ENOMEM: more than the device or the system has. All or nothing; undone by
+ * close_shared_queues(), when the QPs are gone.
+ */
+int open_shared_queues(struct shared_queues *q,
+		       const struct rdma_config *config);
+int close_shared_queues(struct shared_queues *q);
+
+/* An SRQ of which nothing is known is exchanged for an empty one; there is no QP. */
+int renew_srq(struct shared_queues *q);
+
+/* Give slot @slot to whichever QP takes it. */
+int post_shared_receive(struct shared_queues *q, uint32_t slot);
+
+/*
+ * Have IBV_EVENT_SRQ_LIMIT_REACHED come, once, when a message leaves fewer than @low
+ * receives in the SRQ. Post first: of an SRQ that is empty there is no event.
+ */
+int arm_srq_limit(struct shared_queues *q, uint32_t low);
+
+/*
+ * A QP (RC, in RESET) that takes its receives from the SRQ and completes into the
+ * CQ, for stages 3 and 4; at most @sends requests outstanding. @owner: who is told of
+ * its completions. Undone by destroy_peer_qp(), after modify_qp_to_error() and, if
+ * tells_last_wqe, IBV_EVENT_QP_LAST_WQE_REACHED: @peer is all zero then.
+ */
+int create_peer_qp(struct shared_queues *q, struct rdma_resources *peer,
+		   uint32_t sends, void *owner);
+int destroy_peer_qp(struct shared_queues *q, struct rdma_resources *peer);
+
+/*
+ * The channel is readable, or completions may be there: take its event, arm the CQ,
+ * and tell @deliver each completion, good or bad, until there is none. @owner: of the
+ * QP that it is of; NULL: that QP is gone.
+ */
+typedef void deliver_function(void *context, void *owner,
+			      const struct ibv_wc *wc);
+int dispatch_completions(struct shared_queues *q, deliver_function *deliver,
+			 void *context);
+
+/*
+ * An asynchronous event, already acknowledged, if there is one: 1, 0 or -errno.
+ * Look at the object that it names before the next call that destroys one.
+ */
+int take_async_event(struct rdma_resources *res, struct ibv_async_event *event);
+
+/* A buffer and its MR for recv_slots and send_slots of msg_size bytes, in res->pd,
+ * without rights for peers. Undone by destroy_objects(). */
+int create_slots(struct rdma_resources *res);
+
+/* ---- stage 10: datagram.c ----------------------------------------------- */
+
+/*
+ * UD: one QP for all peers. @res: with a PD, slots, and a CQ; msg_size is GRH_BYTES
+ * more than the longest message, because each receive begins with them. What does not
+ * arrive (a wrong Q_Key or QPN, no receive) is lost, and the sender sees status 0.
+ */
+#define GRH_BYTES     40
+#define MULTICAST_QPN 0xffffff /* all QPs of the group */
+
+/* A UD QP in RTS that takes what has @qkey. Undone by destroy_objects(). */
+int create_datagram_qp(struct rdma_resources *res, uint32_t qkey);
+
+/*
+ * The way to @gid, or back to where the datagram of @wc came from, before its slot is
+ * posted again. Undone by ibv_destroy_ah(), when no request uses it any more.
+ */
+int create_ah(struct rdma_resources *res, const uint8_t gid[16],
+	      struct ibv_ah **ah);
+int answer_datagram(struct rdma_resources *res, const struct ibv_wc *wc,
+		    struct ibv_ah **ah);
+
+/*
+ * Send @length bytes of send slot @slot; WR_ID_SEND. -EMSGSIZE: more than the port's
+ * active MTU, which rxe would drop in silence.
+ */
+int post_datagram(struct rdma_resources *res, uint32_t slot, uint32_t length,
+		  struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
+
+/* What came with @wc, behind the GRH, which byte_len counts, too. */
+static inline char *datagram_of(const struct rdma_resources *res,
+				const struct ibv_wc *wc, uint32_t *length)
+{
+	*length = wc->byte_len - GRH_BYTES;
+	return recv_slot(res, WR_ID_SLOT(wc->wr_id)) + GRH_BYTES;
+}
 
 #endif

@@ -18,12 +18,10 @@
 #include "base/report.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -41,20 +39,6 @@
 #define KEEP_IDLE_S 30
 #define KEEP_EACH_S 10
 #define KEEP_COUNT  3
-
-static void name_peer(struct peer *p)
-{
-	struct sockaddr_storage addr;
-	socklen_t len = sizeof(addr);
-	char host[48], port[8];
-
-	snprintf(p->name, sizeof(p->name), "unknown");
-	if (getpeername(p->sock, (struct sockaddr *)&addr, &len) ||
-	    getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host), port,
-			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
-		return;
-	snprintf(p->name, sizeof(p->name), "%s port %s", host, port);
-}
 
 /*
  * 对端的主机断电或断网时没有 FIN。keepalive 让内核在约一分钟后替我们发现，否则那个 QP
@@ -130,7 +114,7 @@ static void *run(void *context)
 	const struct peer_service *service = p->service;
 	int rc;
 
-	name_peer(p);
+	sock_peer_name(p->sock, p->name, sizeof(p->name));
 	keep_alive(p->sock);
 	rc = service->meet(p, deadline_in_ms(service->handshake_ms));
 	if (!rc)

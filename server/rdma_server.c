@@ -8,6 +8,7 @@
 #include "base/deadline.h"
 #include "base/handshake.h"
 #include "base/report.h"
+#include "many.h"
 #include "pair/outcome.h"
 
 #include <locale.h>
@@ -147,6 +148,8 @@ int main(int argc, char *argv[])
 	if (rc >= 0)
 		return rc;
 	catch_stop_signals();
+	if (opt.many)
+		return serve_many(&opt);
 
 	report_step("open the device, make PD, MR, CQ and QP");
 	rc = init_rdma_resources(&res, &opt.config);

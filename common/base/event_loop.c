@@ -134,22 +134,27 @@ void event_loop_end(struct event_loop *loop)
 	loop->done = true;
 }
 
+int event_loop_turn(struct event_loop *loop, int most_ms)
+{
+	int n, wait_ms = most_ms;
+
+	if (loop->timers.count)
+		wait_ms = timers_wait_ms(&loop->timers, now_ns(), most_ms);
+	n = epoll_wait(loop->epoll, loop->batch, BATCH, wait_ms);
+	if (n < 0 && errno != EINTR)
+		return call_failed(errno, "epoll_wait()");
+	loop->batch_count = n > 0 ? n : 0;
+	dispatch(loop);
+	if (loop->timers.count)
+		timers_fire(&loop->timers, now_ns());
+	return 0;
+}
+
 int event_loop_run(struct event_loop *loop)
 {
-	while (!stop_requested() && !loop->done) {
-		int wait_ms = -1;
-		int n;
+	int rc = 0;
 
-		if (loop->timers.count)
-			wait_ms = timers_wait_ms(&loop->timers, now_ns(),
-						 LONGEST_MS);
-		n = epoll_wait(loop->epoll, loop->batch, BATCH, wait_ms);
-		if (n < 0 && errno != EINTR)
-			return call_failed(errno, "epoll_wait()");
-		loop->batch_count = n > 0 ? n : 0;
-		dispatch(loop);
-		if (loop->timers.count)
-			timers_fire(&loop->timers, now_ns());
-	}
-	return 0;
+	while (!rc && !stop_requested() && !loop->done)
+		rc = event_loop_turn(loop, LONGEST_MS);
+	return rc;
 }

@@ -62,6 +62,10 @@ void event_loop_remove(struct event_loop *loop, struct event_source *source);
  * dispatched. 0, or -errno (reported).
  */
 int event_loop_run(struct event_loop *loop);
+
+/* Wait once, @most_ms at most, and dispatch; also after a stop. 0, or -errno (reported). */
+int event_loop_turn(struct event_loop *loop, int most_ms);
+
 void event_loop_end(struct event_loop *loop);
 
 #endif

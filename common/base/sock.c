@@ -31,6 +31,19 @@ void sock_close(int *sock)
 	*sock = -1;
 }
 
+void sock_peer_name(int sock, char *out, size_t size)
+{
+	struct sockaddr_storage addr;
+	socklen_t len = sizeof(addr);
+	char host[48], port[8];
+
+	snprintf(out, size, "unknown");
+	if (!getpeername(sock, (struct sockaddr *)&addr, &len) &&
+	    !getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host),
+			 port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
+		snprintf(out, size, "%s port %s", host, port);
+}
+
 /* 小消息要立刻发走：Nagle 算法会让 8 字节的 hello 等上几十毫秒。*/
 static void set_nodelay(int sock)
 {

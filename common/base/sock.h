@@ -37,6 +37,9 @@ int tcp_connect(const char *server, uint16_t port, int64_t deadline);
 /* Close *@sock if it is one, and set it to -1. */
 void sock_close(int *sock);
 
+/* "ADDRESS port PORT" of the peer, or "unknown". */
+void sock_peer_name(int sock, char *out, size_t size);
+
 /*
  * Read or write exactly @size bytes before @deadline. @what names them in the
  * failure report ("hello", ...). -ETIMEDOUT, -ECONNRESET (peer closed), -EINTR

@@ -148,6 +148,9 @@ struct explanation explain_create_cq_call(struct ibv_context *context, int cqe,
 /* Port @port of @context is not ACTIVE. */
 struct explanation explain_port(struct ibv_context *context, uint8_t port);
 
+/* Is the device Soft-RoCE? (Its vendor_id says so.) */
+bool device_is_rxe(struct ibv_context *context);
+
 struct explanation explain_create_srq(struct ibv_context *context,
 				      uint32_t max_wr, uint32_t max_sge,
 				      int err);

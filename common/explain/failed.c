@@ -109,13 +109,23 @@ int create_cq_failed(struct ibv_context *context, int cqe, int err)
 			   ibv_get_device_name(context->device), cqe);
 }
 
+int create_srq_failed(struct ibv_pd *pd, const struct ibv_srq_attr *attr,
+		      int err)
+{
+	return verb_failed(err,
+			   explain_create_srq(pd->context, attr->max_wr,
+					      attr->max_sge, err),
+			   "ibv_create_srq(%s, max_wr %u)", device_of_pd(pd),
+			   attr->max_wr);
+}
+
 int create_qp_failed(struct ibv_pd *pd, const struct ibv_qp_init_attr *init,
 		     int err)
 {
 	return verb_failed(err, explain_create_qp_call(pd, init, err),
-			   "ibv_create_qp(%s, RC, %u send, %u recv)",
-			   device_of_pd(pd), init->cap.max_send_wr,
-			   init->cap.max_recv_wr);
+			   "ibv_create_qp(%s, %s, %u send, %u recv)",
+			   device_of_pd(pd), qp_type_name(init->qp_type),
+			   init->cap.max_send_wr, init->cap.max_recv_wr);
 }
 
 int check_destroyed(const char *call, int err)

@@ -46,6 +46,8 @@ int no_memory_for_buffer(size_t size);
 int reg_mr_failed(struct ibv_pd *pd, const void *addr, size_t length,
 		  int access, int err);
 int create_cq_failed(struct ibv_context *context, int cqe, int err);
+int create_srq_failed(struct ibv_pd *pd, const struct ibv_srq_attr *attr,
+		      int err);
 int create_qp_failed(struct ibv_pd *pd, const struct ibv_qp_init_attr *init,
 		     int err);
 

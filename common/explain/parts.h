@@ -44,9 +44,6 @@ bool gid_is_zero(const union ibv_gid *gid);
 bool peek_at_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		struct ibv_qp_init_attr *init);
 
-/* Is the device Soft-RoCE? (Its vendor_id says so.) */
-bool device_is_rxe(struct ibv_context *context);
-
 /* "rxe0" */
 const char *device_of(struct ibv_context *context);
 

@@ -18,6 +18,9 @@
 	"  port               TCP port of the server (default: 18515)\n" \
 	"  gid_index          GID table slot (default: chosen by type)\n\n"
 
+/* 表的开头，client 没有的。*/
+#define SERVER_ROWS 3
+
 static const char *usage(enum role role)
 {
 	return role == ROLE_SERVER ? SERVER_USAGE "; see --help"
@@ -56,6 +59,14 @@ int options_server(struct rdma_options *opt, const char *next, int argc,
 /* 选项之间的关系放在最后检查：它们可以以任何顺序出现。*/
 static int complete_options(struct rdma_options *opt)
 {
+	if (opt->many && (opt->plan.iters || opt->plan.mode != MODE_ONCE))
+		return wrong_usage(
+			usage(opt->role),
+			"--many leaves --iters and --bw to the clients", NULL);
+	if (!opt->many && (opt->slots || opt->credits >= 0))
+		return wrong_usage(usage(opt->role),
+				   "--slots and --credits go with --many",
+				   NULL);
 	if (opt->plan.mode == MODE_BANDWIDTH) {
 		if (!opt->plan.iters)
 			opt->plan.iters = 1000;
@@ -85,6 +96,15 @@ int options_parse(struct rdma_options *opt, enum role role, int argc,
 {
 	const bool server = role == ROLE_SERVER;
 	const struct option_row rows[] = {
+		{ 0, "many", "N",
+		  "serve N clients at once, until stopped; -s is the most",
+		  NUMBER(opt->many, 0, 1, 1000) },
+		{ 0, "slots", "N", "--many: receives for all (default: 4 N)",
+		  NUMBER(opt->slots, 0, 2, UINT32_MAX) },
+		{ 0, "credits", "N",
+		  "--many: messages of one client in a turn (default: "
+		  "its\nshare of the slots; 0: all that it has sent)",
+		  NUMBER(opt->credits, -1, 0, 1000000) },
 		{ 's', "size", "B", "bytes of one message (default: @)",
 		  NUMBER(opt->config.msg_size, DEFAULT_MSG_SIZE, 1,
 			 MAX_MSG_SIZE) },
@@ -112,14 +132,14 @@ int options_parse(struct rdma_options *opt, enum role role, int argc,
 	const struct command_line line = {
 		.head = server ? SERVER_USAGE HEAD : CLIENT_USAGE HEAD,
 		.next = usage(role),
-		.rows = rows,
+		.rows = rows + (server ? 0 : SERVER_ROWS),
 		.column = 21,
 		.tail = "\nGive -s, -n, -b the same values on both sides.\n"
 			"Exit code: 0 done, 1 failed, 2 wrong usage.\n",
 	};
 	int rc;
 
-	*opt = (struct rdma_options){ .role = role };
+	*opt = (struct rdma_options){ .role = role, .credits = -1 };
 	rc = take_options(&line, &argc, &argv);
 	if (rc < 0)
 		rc = server ? options_device(opt, line.next, argc, argv)

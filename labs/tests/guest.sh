@@ -5,7 +5,7 @@
 # runs on the host, the second inside the lab, where rxe0 (10.99.0.1) and rxe1
 # (10.99.0.2) are joined by the veth pair veth0, veth1.
 #
-#	in_lab [--fresh] SCRIPT     run SCRIPT there, with all functions below
+#	in_lab [--fresh | --counted] SCRIPT     run SCRIPT there, with all functions below
 #
 # What SCRIPT writes to $T is on the host as well. What a program leaves behind in
 # the lab (an object of the device, a listening socket) fails the test.
@@ -31,7 +31,7 @@ build_kept() {
 
 in_lab() {
 	local fresh=() rc=0
-	[[ $1 != --fresh ]] || fresh=("$1")
+	[[ $1 != --* ]] || fresh=("$1")
 	need_lab || return
 	# shellcheck disable=SC2016 # for the shell in the lab
 	lab run "${fresh[@]}" bash -c '

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# rdma_server --many under sanitizers, with one greedy client, and where receives get lost.
+#
+# shellcheck disable=SC2016 # scripts for the lab are quoted
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=labs/tests/guest.sh
+. "$ROOT/labs/tests/guest.sh"
+# shellcheck source=labs/tests/pair/many.sh
+. "$ROOT/labs/tests/pair/many.sh"
+
+test_with_sanitizers() {
+	build_sanitized rdma_server rdma_client sabotage libsaboteur.so
+	under_sanitizers labs/tests/pair/test_many.sh test_all_kinds test_full_and_stop
+}
+
+# Eight play ping-pong while one sends all that it may. In counted time they take no
+# longer for it; without the credits they wait for the SRQ, three times as long and more.
+test_greedy() {
+	in_lab --counted '
+		play() { # NAME GREEDY SERVER-ARG…
+			server "$1.server" -q --many 32 "${@:3}" rxe0
+			if (($2)); then
+				start greedy "$B/rdma_client" -q -e -b -w 4096 -s 64 -n 10000000 127.0.0.1 rxe1
+				nap 1
+			fi
+			for i in {1..8}; do
+				start "$1$i" "$B/rdma_client" -j -e -n 300 -s 64 127.0.0.1 rxe1
+			done
+			reap "$1"{1..8}
+			! (($2)) || kill9 greedy
+			kill "${pids[$1.server]}"
+			reap "$1.server"
+		}
+		play none 0
+		play with 1
+		play without 1 --credits 0
+	' || return 0
+	total() { cat "$T/$1"[1-8].out | jq -s 'map(.seconds) | add * 1000 | floor'; }
+	assertTrue "$(total none) ms, with credits $(total with)" "(($(total with) < $(total none) * 3 / 2))"
+	assertTrue "$(total none) ms, without credits $(total without)" "(($(total without) > $(total none) * 2))"
+}
+
+# A receive that a killed client's long message has begun is lost on rxe. While nobody is
+# there, all are replaced.
+test_lost_receives() {
+	in_lab "$MANY"'
+		server many -j -s 1000000 --many 2 --slots 4 rxe0
+		for i in {1..8}; do
+			start dies "$B/rdma_client" -e -s 1000000 -b -n 100000 127.0.0.1 rxe1
+			await qps 1
+			nap 0.1
+			kill9 dies
+			await qps 0
+		done
+		client alone -q -e -s 1000000 -n 5 127.0.0.1 rxe1
+		kill "${pids[many]}"
+		reap many
+	' || return 0
+	assertEquals "$(err_of alone)$(err_of many)" '0 0 1' "$(rc_of alone) $(rc_of many) $(json many .served)"
+}
+
+. shunit2
