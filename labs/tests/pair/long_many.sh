@@ -7,8 +7,6 @@
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=labs/tests/guest.sh
 . "$ROOT/labs/tests/guest.sh"
-# shellcheck source=labs/tests/pair/many.sh
-. "$ROOT/labs/tests/pair/many.sh"
 
 test_with_sanitizers() {
 	build_sanitized rdma_server rdma_client sabotage libsaboteur.so
@@ -45,7 +43,8 @@ test_greedy() {
 # A receive that a killed client's long message has begun is lost on rxe. While nobody is
 # there, all are replaced.
 test_lost_receives() {
-	in_lab "$MANY"'
+	in_lab '
+		qps() { (($(rdma resource show qp link rxe0 type RC state RTS | grep -c "link rxe0") == $1)); }
 		server many -j -s 1000000 --many 2 --slots 4 rxe0
 		for i in {1..8}; do
 			start dies "$B/rdma_client" -e -s 1000000 -b -n 100000 127.0.0.1 rxe1

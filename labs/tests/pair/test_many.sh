@@ -7,8 +7,11 @@
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=labs/tests/guest.sh
 . "$ROOT/labs/tests/guest.sh"
-# shellcheck source=labs/tests/pair/many.sh
-. "$ROOT/labs/tests/pair/many.sh"
+
+# In the lab. qps N: rxe0 has N QPs in RTS
+MANY='
+qps() { (($(rdma resource show qp link rxe0 type RC state RTS 2>/dev/null | grep -c "link rxe0") == $1)); }
+'
 
 oneTimeSetUp() { build_peer "$B"; }
 
@@ -47,7 +50,31 @@ test_too_much() {
 # stopped; two that are killed.
 test_all_kinds() {
 	local name all=(once few ping{1..12} bw{1..6})
-	many_kinds || return 0
+	in_lab "$MANY"'
+		server many -j --many 40 -s 8192 -t 10 rxe0
+		stay 1 4 "$B/peer"
+		run get "$B/peer" connect 127.0.0.1 18515 "text=GET / HTTP/1.1" close
+		for i in {1..4}; do run "gone$i" "$B/peer" connect 127.0.0.1 18515 hello close; done
+		start unreached "$B/peer" connect 127.0.0.1 18515 hello con,gid=::ffff:10.99.0.77
+		c() { start "$1" "$B/rdma_client" -q "${@:2}" 127.0.0.1 rxe1; }
+		for i in dies1 dies2 stops; do c "$i" -e -n 10000000; done
+		await qps 3
+		c once -m hello
+		c few -n 3 -e -s 1
+		for i in {1..12}; do c "ping$i" -e -n 99 -s $((1 << i)) -t 60; done
+		for i in {1..6}; do c "bw$i" -e -b -n 100 -w 16 -s $((1200 * i)) -t 60; done
+		start lies "$B/sabotage" -o "$T/said" post_send:20:sge.length-8 \
+			"$B/rdma_client" -q -n 100 127.0.0.1 rxe1
+		c big -s 16384 -n 5
+		kill9 dies1
+		freeze stops
+		kill9 dies2
+		reap once few ping{1..12} bw{1..6} lies big unreached
+		await in_file "does not go on" "$T/many.err"
+		kill9 stops
+		kill "${pids[many]}"
+		reap many "stays"{1..4}
+	' || return 0
 	for name in "${all[@]}"; do
 		assertEquals "$name: $(err_of "$name")" 0 "$(rc_of "$name")"
 	done
