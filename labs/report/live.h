@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * live.h - the watcher: what is asked of a program that runs, and of the kernel about
- * its QPs. From the ground up: proc.c, kernel.c, note.c, look.c, verdict.c, watch.c.
+ * its QPs. From the ground up: proc.c, view.c, kernel.c, note.c, look.c, verdict.c, watch.c.
  */
 #ifndef LABS_REPORT_LIVE_H
 #define LABS_REPORT_LIVE_H
@@ -13,7 +13,10 @@
 
 #define IN_WORDS(r, english, chinese_) ((r)->chinese ? (chinese_) : (english))
 
-/* A recording that is mapped while another process writes it. */
+#define MOST_VIEW_BLOCKS 16384u
+
+/* ---- view.c: a recording that is mapped while another process writes it ---- */
+
 struct view {
 	char path[4096];
 	int pid;
@@ -24,6 +27,9 @@ struct view {
 	};
 };
 
+/* False: @path is no recording of this version, or not there yet. */
+bool view_open(struct view *view, const char *path);
+
 /* The blocks that are there. */
 size_t view_blocks(const struct view *view);
 struct block *view_block(const struct view *view, size_t i);
@@ -31,6 +37,14 @@ struct block *view_block(const struct view *view, size_t i);
 /* The threads' slots of all such blocks in turn, from NULL; NULL is behind all. */
 struct thread_slot *view_slot(const struct view *view,
 			      const struct thread_slot *last);
+
+struct watcher;
+
+/* Is @path one of those that @w watches? */
+bool is_watched(const struct watcher *w, const char *path);
+
+/* Its mapping; NULL: it is none of those, or @w is NULL. */
+const char *watched_bytes(const struct watcher *w, const char *path);
 
 /* ---- kernel.c ---- */
 
@@ -127,12 +141,6 @@ bool verdict(const struct watcher *w, const struct watched *it,
 	     enum reason reason);
 
 /* ---- watch.c ---- */
-
-/* Is @path one of those that @w watches? */
-bool is_watched(const struct watcher *w, const char *path);
-
-/* Its mapping; NULL: it is none of those, or @w is NULL. */
-const char *watched_bytes(const struct watcher *w, const char *path);
 
 /* Until the program @pid has ended, and all whose recordings begin with @path. */
 int watch(const char *path, int pid, uint64_t stall_ns, bool quiet,
