@@ -249,6 +249,12 @@ static void out_lines(FILE *out, const char *label, const char *text)
 	}
 }
 
+/* 在睡的还活着，也许马上就醒：现在还不能说是它。*/
+static bool may_wake(const struct report *r, const struct cause *cause)
+{
+	return !strcmp(cause->id, "peer-asleep") && r->side[cause->side].runs;
+}
+
 static void out_cause(FILE *out, const struct report *r,
 		      const struct cause *cause)
 {
@@ -259,7 +265,8 @@ static void out_cause(FILE *out, const struct report *r,
 	report_speak(r, cause->line);
 	why = text_in(cause->line, "cause");
 	fprintf(out, "qptrace: ");
-	if (cause->kind == CAUSE_HINT || cause->kind == CAUSE_WARNING)
+	if (cause->kind == CAUSE_HINT || cause->kind == CAUSE_WARNING ||
+	    may_wake(r, cause))
 		fputs(IN_WORDS(r, "hint: ", "提示："), out);
 	else if (!*call)
 		fputs(IN_WORDS(r, "cause: ", "原因："), out);

@@ -43,7 +43,7 @@ told() {
 		{ kill -0 "$(sed -n '1s/.*"pid":\([0-9]*\),.*/\1/p' <<<"$lines")" 2>/dev/null &&
 			! awk -v slow="${file/*slow*/1}" '
 			/"to":"RTS"/ { up = 1 }
-			up && /"ev":"thread"/ { told = slow != 1 && !/"in":"(read","on":"socket"|poll"})/ }
+			up && /"ev":"thread"/ { told = slow != 1 && !/"in":"read","on":"socket"/ }
 			END { exit !told }' <<<"$lines"; } || n=$((n + 1))
 	done
 	echo "$n"

@@ -156,7 +156,7 @@ static int write_with_wrong_rkey(struct end *e)
 	int err;
 
 	wr.wr.rdma.remote_addr = (uintptr_t)e->buf;
-	wr.wr.rdma.rkey = e->mr->rkey + 77;
+	wr.wr.rdma.rkey = e->mr->rkey ^ 0x10000000; /* 别处的 index */
 	make(&peer, IBV_QPT_RC, false);
 	to_init(&peer);
 	connect_to(&peer, e->qp->qp_num);
