@@ -48,7 +48,7 @@ test_two_processes() {
 		latency s0 -q -e 1 : -n 3 -e 1 -s 0
 	' || return 0
 	all=$(cat "$T"/s8.*.log | grep -c '^post_send ')
-	one_in=$((all / $(cat "$T"/s8.*.log | grep -c '^post_send .*flags=10$'))) # SIGNALED | INLINE
+	one_in=$((all / $(cat "$T"/s8.*.log | grep -c '^post_send .*flags=10 '))) # SIGNALED | INLINE
 	assertTrue "one in $one_in of $all" "((all > 400 && one_in > 14 && one_in < 17))"
 	# Each side: what is fetched, only to be written here; what is sent, only to be read
 	# from there.
