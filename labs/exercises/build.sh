@@ -97,7 +97,10 @@ objects_of() {
 	[[ ! $stands_alone ]] || return 0
 	for at in exercise server client; do
 		objects=("$root/build/$at/$1.o")
-		[[ ! -f ${objects[0]} ]] || return 0
+		[[ ! -f ${objects[0]} ]] || {
+			[[ $1 != rdma_server ]] || objects+=("$root"/build/server/many*.o)
+			return
+		}
 	done
 	objects=("$root"/build/lessons/lesson.o "$root/build/lessons/$1"/*.o)
 }
