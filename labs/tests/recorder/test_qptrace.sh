@@ -240,8 +240,8 @@ test_stalls_are_explained() {
 	given probes || return 0
 	while IFS='|' read -r n hint; do
 		assertEquals "$n" 6 "$(rc_of "s.$n")"
-		assertEquals "$n says it once, with one hint" '1 1' \
-			"$(grep -c 'copy, RTS in the kernel' "$T/s.$n.err") $(grep -c 'hint:' "$T/s.$n.err")"
+		# At the end it may say what it has learned since, so a hint may be the second.
+		assert_in "$(grep -c 'copy, RTS in the kernel' "$T/s.$n.err") $(grep -c 'hint:' "$T/s.$n.err")" '^1 [12]$' "$n says it once:"
 		assert_in "$(err_of "s.$n")" "hint: $hint" "$n:"
 		assert_in "$(err_of "s.$n")" '\): RTS in the user.s copy, RTS in the kernel' "$n:"
 	done <<<"$stalls"
