@@ -156,7 +156,7 @@ borrowed() {
 		case $real in
 		"$box/src/$stage_file" | "$(realpath "$box")/src/$stage_file" | "$box"/*.s | "$root"/common/*.h | \
 			"$root/$(dirname "$source")"/*.h | "$root"/labs/exercises/former.h) ;;
-		/usr/include/*.h | /usr/lib/gcc/*.h | /usr/lib/llvm*.h | /usr/lib/clang/*.h | /usr/local/include/*.h) ;;
+		/usr/include/*.h | /usr/lib/linux/uapi/*.h | /usr/lib/gcc/*.h | /usr/lib/llvm*.h | /usr/lib/clang/*.h | /usr/local/include/*.h) ;;
 		*) [[ $real == *.h && " $flags " == *" -I${real%/*} "* ]] || {
 			say "$stage_file is made of ${file/#"$root/"/}, which was not handed in" \
 				"$stage_file 用了没有交上来的 ${file/#"$root/"/}"
