@@ -61,7 +61,7 @@ tree_makes() {
 # make_helpers: what only the exercises need, into build/exercise
 make_helpers() {
 	local cc=${CC:-cc} to=build/exercise name
-	"$cc" -D_GNU_SOURCE -O2 -fPIC -shared -o $to/spy.so labs/tests/spy.c labs/tests/spy_verbs.c &&
+	"$cc" -D_GNU_SOURCE -DSPY_FREE -O2 -fPIC -shared -o $to/spy.so labs/tests/spy.c labs/tests/spy_verbs.c &&
 		"$cc" -D_GNU_SOURCE -O2 -fPIC -shared -o $to/kept.so labs/tests/kept.c &&
 		"$cc" -D_GNU_SOURCE -O2 -o $to/peer labs/tests/peer.c -lisal &&
 		"$cc" -O1 -o $to/idle labs/exercises/idle.c &&

@@ -403,6 +403,7 @@ static void check_not_registered(const char *p, size_t size)
 	}
 }
 
+#ifdef SPY_FREE /* 只有练习要；ASan 自己的 free 必须在最前面 */
 void free(void *p)
 {
 	/* dlsym 自己也 free：那时还没有 real。*/
@@ -419,6 +420,7 @@ void free(void *p)
 		check_not_registered(p, malloc_usable_size(p));
 	real(p);
 }
+#endif
 
 int munmap(void *p, size_t size)
 {
