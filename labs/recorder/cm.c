@@ -263,7 +263,7 @@ static void warn_without_qp(const struct rdma_cm_id *id,
 		return;
 	why = explain_cm_without_qp();
 	line_start(&line, "warning");
-	format_why(&line, &why);
+	line_add_why(&line, &why);
 	writer_lock();
 	writer_add_now(&line);
 	writer_unlock();
@@ -369,7 +369,7 @@ static void warn_unacked(const void *id)
 		why = explain_cm_unacked(known->unacked);
 		line_start(&line, "warning");
 		LINE_NUMBER(&line, "cm_id", known->number);
-		format_why(&line, &why);
+		line_add_why(&line, &why);
 		writer_add_now(&line);
 	}
 	writer_unlock();

@@ -65,7 +65,7 @@ static void warn_of_port(struct ibv_context *context, uint8_t port)
 	line_start(&line, "warning");
 	LINE_TEXT(&line, "dev", device_of(context));
 	LINE_NUMBER(&line, "port", port);
-	format_why(&line, &why);
+	line_add_why(&line, &why);
 	writer_lock();
 	writer_add_now(&line);
 	writer_unlock();
@@ -245,7 +245,7 @@ static void count_acks(const struct ibv_cq *cq)
 		why = explain_unacked(object->events_got, object->events_acked);
 		line_start(&line, "warning");
 		line_add_object(&line, OBJECT_CQ, cq);
-		format_why(&line, &why);
+		line_add_why(&line, &why);
 		writer_add_now(&line);
 	}
 	writer_unlock();

@@ -98,7 +98,7 @@ void event_end(struct event *event)
 	struct line *line = &event->line;
 
 	LINE_NUMBER(line, "err", event->err);
-	format_why(line, &event->why);
+	line_add_why(line, &event->why);
 	event_leaves(event->outer);
 	writer_add(event->stamp, event->end, line);
 	writer_unlock();

@@ -93,17 +93,6 @@ const char *access_text(char *out, size_t size, unsigned int flags)
 	return flags_in(names, COUNT(names), flags, out, size);
 }
 
-void format_why(struct line *line, const struct explanation *why)
-{
-	if (!why->id)
-		return;
-	LINE_TEXT(line, "id", why->id);
-	if (why->args[0])
-		LINE_TEXT(line, "args", why->args);
-	if (why->seen[0])
-		LINE_TEXT(line, "seen", why->seen);
-}
-
 /* ---- QP 的属性 ------------------------------------------------------------ */
 
 /* 属性里只有 sgid_index；对端看到的是槽里的 GID，所以把它也查出来。*/

@@ -5,16 +5,12 @@
 #ifndef RECORDER_FORMAT_H
 #define RECORDER_FORMAT_H
 
-#include "explain/explain.h"
 #include "line.h"
 
 const char *async_event_name(unsigned int type); /* "QP_FATAL", ... */
 
 /* "LOCAL_WRITE|REMOTE_READ" or "0"; @out: at least 160 bytes. */
 const char *access_text(char *out, size_t size, unsigned int flags);
-
-/* Members "id", "args", "seen" of @why; none if it has no cause. */
-void format_why(struct line *line, const struct explanation *why);
 
 /* Members of @attr that @mask names. */
 void format_qp_attr(struct line *line, struct ibv_qp *qp,

@@ -7,6 +7,7 @@
 #ifndef RECORDER_LINE_H
 #define RECORDER_LINE_H
 
+#include "explain/explain.h"
 #include "recording.h"
 
 #include <stddef.h>
@@ -60,5 +61,18 @@ static inline void line_start(struct line *line, const char *name)
 	line_put_number(line, MEMBER_HEX, key, (uint64_t)(value))
 #define LINE_TEXT(line, key, text) \
 	line_put(line, MEMBER_TEXT, key, text, strlen(text))
+
+/* Members "id", "args", "seen" of @why; none if it has no cause. */
+static inline void line_add_why(struct line *line,
+				const struct explanation *why)
+{
+	if (!why->id)
+		return;
+	LINE_TEXT(line, "id", why->id);
+	if (why->args[0])
+		LINE_TEXT(line, "args", why->args);
+	if (why->seen[0])
+		LINE_TEXT(line, "seen", why->seen);
+}
 
 #endif

@@ -107,7 +107,7 @@ static void record_warnings(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 	for (size_t i = 0; i < n; i++) {
 		line_start(&line, "warning");
 		LINE_NUMBER(&line, "qpn", qp->qp_num);
-		format_why(&line, &found[i]);
+		line_add_why(&line, &found[i]);
 		writer_lock();
 		line_add_object(&line, OBJECT_QP, qp);
 		writer_add_now(&line);

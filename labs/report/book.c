@@ -12,25 +12,14 @@
  */
 #include "book.h"
 
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define BUCKETS	   1024u
-#define CHUNK	   (64u * 1024)
 #define FIRST_SIZE 64u
 
 static struct object *buckets[BUCKETS];
 static struct object *by_qpn[BUCKETS];
-static struct object *unused;
-
-static void *pages(size_t size)
-{
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
 static uint32_t ids[OBJECT_KINDS];
 static uint64_t posts;
 static uint64_t last_activity;
@@ -56,25 +45,6 @@ struct object *object_find(enum object_kind kind, const void *pointer)
 	return object;
 }
 
-static struct object *take_unused(void)
-{
-	struct object *object = unused, *chunk;
-
-	if (!object) {
-		chunk = pages(CHUNK);
-		if (!chunk)
-			return NULL;
-		for (size_t i = 0; i < CHUNK / sizeof(*chunk); i++) {
-			chunk[i].next = unused;
-			unused = &chunk[i];
-		}
-		object = unused;
-	}
-	unused = object->next;
-	memset(object, 0, sizeof(*object));
-	return object;
-}
-
 struct object *object_add(enum object_kind kind, const void *pointer,
 			  struct ibv_context *context)
 {
@@ -82,7 +52,7 @@ struct object *object_add(enum object_kind kind, const void *pointer,
 
 	if (object || !pointer)
 		return object;
-	object = take_unused();
+	object = calloc(1, sizeof(*object));
 	if (!object)
 		return NULL;
 	object->kind = kind;
@@ -91,12 +61,6 @@ struct object *object_add(enum object_kind kind, const void *pointer,
 	object->id = ++ids[kind];
 	object_attach(object);
 	return object;
-}
-
-static void queue_free(struct queue *queue)
-{
-	if (queue->slots)
-		munmap(queue->slots, queue->size * sizeof(*queue->slots));
 }
 
 static void unlink_qpn(struct object *object)
@@ -142,10 +106,9 @@ void object_free(struct object *object)
 {
 	if (!object)
 		return;
-	queue_free(&object->sq);
-	queue_free(&object->rq);
-	object->next = unused;
-	unused = object;
+	free(object->sq.slots);
+	free(object->rq.slots);
+	free(object);
 }
 
 uint32_t object_id(enum object_kind kind, const void *pointer)
@@ -202,12 +165,12 @@ static bool queue_grow(struct queue *queue)
 	struct queue bigger = *queue;
 
 	bigger.size = queue->size ? queue->size * 2 : FIRST_SIZE;
-	bigger.slots = pages(bigger.size * sizeof(*bigger.slots));
+	bigger.slots = calloc(bigger.size, sizeof(*bigger.slots));
 	if (!bigger.slots)
 		return false;
 	for (uint64_t i = queue->first; i != queue->last; i++)
 		*slot(&bigger, i) = *slot(queue, i);
-	queue_free(queue);
+	free(queue->slots);
 	*queue = bigger;
 	return true;
 }

@@ -65,7 +65,6 @@ struct explanation kernel_port(const char *device);
 /* ---- note.c: events into the recording, in the block that is the watcher's ---- */
 
 void note(const struct view *view, const struct line *line);
-void note_why(struct line *line, const struct explanation *why);
 void note_object(struct line *line, const char *key,
 		 const struct object *object);
 

@@ -257,7 +257,7 @@ static void add_stall(const struct account *a, const struct object *qp,
 		LINE_NUMBER(&line, "oldest_receive", receive->number);
 		LINE_HEX(&line, "receive_wr_id", receive->post.wr_id);
 	}
-	note_why(&line, why);
+	line_add_why(&line, why);
 	if (is_hint(qp, why->id))
 		LINE_TEXT(&line, "kind", "hint");
 	note(a->view, &line);
@@ -413,7 +413,7 @@ static void warn(const struct account *a, const char *key, const char *device,
 	else
 		LINE_NUMBER(&line, key, id);
 	LINE_NUMBER(&line, "idle", 1);
-	note_why(&line, why);
+	line_add_why(&line, why);
 	note(a->view, &line);
 }
 

@@ -43,17 +43,6 @@ void note(const struct view *view, const struct line *line)
 	atomic_fetch_add_explicit(&block->used, size, memory_order_release);
 }
 
-void note_why(struct line *line, const struct explanation *why)
-{
-	if (!why->id)
-		return;
-	LINE_TEXT(line, "id", why->id);
-	if (why->args[0])
-		LINE_TEXT(line, "args", why->args);
-	if (why->seen[0])
-		LINE_TEXT(line, "seen", why->seen);
-}
-
 void note_object(struct line *line, const char *key,
 		 const struct object *object)
 {
