@@ -239,6 +239,12 @@ static size_t load_all(struct report *r, const struct watcher *w,
 
 /* ---- 说 -------------------------------------------------------------------- */
 
+/* 在睡的还活着，也许马上就醒：现在还不能说是它。*/
+static bool may_wake(const struct report *r, const struct cause *cause)
+{
+	return !strcmp(cause->id, "peer-asleep") && r->side[cause->side].runs;
+}
+
 static void out_lines(FILE *out, const char *label, const char *text)
 {
 	while (*text) {
@@ -247,12 +253,6 @@ static void out_lines(FILE *out, const char *label, const char *text)
 		fprintf(out, "qptrace: %s%.*s\n", label, (int)len, text);
 		text += len + (text[len] == '\n');
 	}
-}
-
-/* 在睡的还活着，也许马上就醒：现在还不能说是它。*/
-static bool may_wake(const struct report *r, const struct cause *cause)
-{
-	return !strcmp(cause->id, "peer-asleep") && r->side[cause->side].runs;
 }
 
 static void out_cause(FILE *out, const struct report *r,
@@ -282,9 +282,10 @@ static void out_cause(FILE *out, const struct report *r,
 		  text_in(cause->line, "seen"));
 }
 
+/* 猜测成了定论，就再说一次。*/
 static uint64_t id_of(const struct report *r, const struct cause *cause)
 {
-	uint64_t hash = 5381 + cause->qp;
+	uint64_t hash = 5381 + cause->qp + may_wake(r, cause);
 
 	hash = hash * 33 + (uint64_t)r->side[cause->side].rec.header.pid;
 	for (const char *c = cause->id; *c; c++)
