@@ -66,6 +66,27 @@ need_lab() {
 	return 1
 }
 
+# two_hosts_apart, two_hosts_up, two_hosts_down: a pair of VMs of this suite's own, because
+# one that is up is not
+two_hosts_apart() {
+	XDG_RUNTIME_DIR=$(mktemp -d /tmp/lab-two.XXXXXX)
+	export XDG_RUNTIME_DIR
+}
+
+two_hosts_up() { lab up --two || up_rc=$?; }
+
+two_hosts_down() {
+	[[ ${XDG_RUNTIME_DIR:-} ]] || return 0
+	lab down 2>/dev/null
+	rm -rf "$XDG_RUNTIME_DIR"
+	unset XDG_RUNTIME_DIR
+}
+
+need_two_hosts() {
+	((${up_rc:-0} != 77)) || { skip 'two VMs cannot run here'; return 1; }
+	assertEquals 'up --two' 0 "${up_rc:-0}"
+}
+
 setUp() {
 	skip_reason=''
 	T=$(mktemp -d "$ROOT/build/t.XXXXXX")

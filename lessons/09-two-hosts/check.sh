@@ -8,22 +8,11 @@ here=lessons/09-two-hosts
 export LAB=vm
 
 oneTimeSetUp() {
-	XDG_RUNTIME_DIR=$(mktemp -d /tmp/lab-two.XXXXXX) # a pair that is up is not ours
-	export XDG_RUNTIME_DIR
-	lab up --two || up_rc=$?
+	two_hosts_apart
+	two_hosts_up
 }
 
-oneTimeTearDown() {
-	[[ ${XDG_RUNTIME_DIR:-} ]] || return 0
-	lab down 2>/dev/null
-	rm -rf "$XDG_RUNTIME_DIR"
-	unset XDG_RUNTIME_DIR
-}
-
-need_two() {
-	((${up_rc:-0} != 77)) || { skip 'two VMs cannot run here'; return 1; }
-	assertEquals 'up --two' 0 "${up_rc:-0}"
-}
+oneTimeTearDown() { two_hosts_down; }
 
 # counter HOST NAME: what $T/out says that it grew by
 counter() { sed -n "s/^$1 |  *$2  *+//p" "$T/out"; }
@@ -50,7 +39,7 @@ test_captures() {
 
 # Every byte is right, and the capture has the NAKs that A's card has counted.
 test_loss_is_repaired_and_counted() {
-	need_two || return 0
+	need_two_hosts || return 0
 	$here/try --net 'B loss 4%' --wire "$T" -n 200 -t 17 >"$T/out"
 	assertEquals 0 $?
 	assert_in "$(<"$T/out")" '^A \| 200 of 200 messages received, every byte right$'
@@ -62,7 +51,7 @@ test_loss_is_repaired_and_counted() {
 }
 
 test_without_acks_all_has_arrived() {
-	need_two || return 0
+	need_two_hosts || return 0
 	$here/try --net 'B block-roce in' -n 8 >"$T/out"
 	assertEquals 1 $?
 	assert_in "$(<"$T/out")" '^A \| 8 of 8 messages received'
@@ -74,7 +63,7 @@ test_without_acks_all_has_arrived() {
 
 # 6.1 waits for ever; later kernels fail at once.
 test_a_smaller_mtu() {
-	need_two || return 0
+	need_two_hosts || return 0
 	$here/try --mid 'A mtu 600' --every 20 -n 90 -t 17 >"$T/out"
 	assertEquals "the receiver's" 0 $?
 	assert_in "$(<"$T/out")" '^B \| 90 of 90 SENDs'
@@ -85,7 +74,7 @@ test_a_smaller_mtu() {
 
 test_wrong_usage() {
 	local words
-	need_two || return 0
+	need_two_hosts || return 0
 	timeout 60 $here/try --mid 'A down' --op steal >"$T/out"
 	assertEquals 'try' 2 $?
 	assert_in "$(<"$T/out")" '^B \| error: .*steal'

@@ -13,24 +13,15 @@ net() { lab net --on "$@" >/dev/null; }
 counter() { on_a cat "/sys/class/infiniband/rxe0/ports/1/hw_counters/$1"; }
 
 oneTimeSetUp() {
-	XDG_RUNTIME_DIR=$(mktemp -d /tmp/lab-two.XXXXXX) # a pair that is up is not ours
-	export XDG_RUNTIME_DIR
+	two_hosts_apart
 	refused=$(on_b true 2>&1)
 	refused_rc=$?
-	lab up --two || up_rc=$?
+	two_hosts_up
 }
 
-oneTimeTearDown() {
-	[[ ${XDG_RUNTIME_DIR:-} ]] || return 0
-	lab down 2>/dev/null
-	rm -rf "$XDG_RUNTIME_DIR"
-	unset XDG_RUNTIME_DIR
-}
+oneTimeTearDown() { two_hosts_down; }
 
-need_two() {
-	((${up_rc:-0} != 77)) || { skip 'two VMs cannot run here'; return 1; }
-	assertEquals 'up --two' 0 "${up_rc:-0}" && lab net --on A clean >/dev/null && lab net --on B clean >/dev/null
-}
+need_two() { need_two_hosts && lab net --on A clean >/dev/null && lab net --on B clean >/dev/null; }
 
 # hello: from B to A, over RDMA; sets $server and $client to their exit codes,
 # and $T/server, $T/client
