@@ -98,15 +98,10 @@ struct run {
 /* 第 3 课的 RTR → RTS，只有这两个值由命令行来：等多久，重发几次。*/
 static int to_rts(struct run *run)
 {
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTS,
-		.sq_psn = run->res.psn,
-		.timeout = (uint8_t)run->opt->timeout,
-		.retry_cnt = (uint8_t)run->opt->retry,
-		.rnr_retry = 7,
-		.max_rd_atomic = 16,
-	};
+	struct ibv_qp_attr attr = rts_attributes(&run->res);
 
+	attr.timeout = (uint8_t)run->opt->timeout;
+	attr.retry_cnt = (uint8_t)run->opt->retry;
 	return modify_qp(&run->res, &attr,
 			 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
 				 IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
