@@ -10,8 +10,8 @@
  *	stage 4  tcp_sync.c   what both sides must tell each other, over TCP
  *	stage 5  transfer.c   post a receive, post a send, poll the completion
  *	stage 8  one_sided.c  READ, WRITE, atomics, memory windows
- *	stage 10 many_peers.c  one SRQ and one CQ for many QPs, events
- *		 datagram.c    UD: no connection, one QP for all peers
+ *	stage 10 many_peers.c one SRQ and one CQ for many QPs, events
+ *		 datagram.c   UD: no connection, one QP for all peers
  *
  * Every function that returns int returns 0 or a negative errno, and has
  * reported the failure (base/report.h) when it is not 0. Outputs are set only on
@@ -386,22 +386,22 @@ int open_shared_queues(struct shared_queues *q,
 		       const struct rdma_config *config);
 int close_shared_queues(struct shared_queues *q);
 
-/* An SRQ of which nothing is known is exchanged for an empty one; there is no QP. */
+/* Replace the SRQ by a new, empty one, when no QP uses it. */
 int renew_srq(struct shared_queues *q);
 
-/* Give slot @slot to whichever QP takes it. */
+/* Post receive slot @slot to the SRQ: the next message takes it, whichever QP it is for. */
 int post_shared_receive(struct shared_queues *q, uint32_t slot);
 
 /*
- * Have IBV_EVENT_SRQ_LIMIT_REACHED come, once, when a message leaves fewer than @low
- * receives in the SRQ. Post first: of an SRQ that is empty there is no event.
+ * Ask for one IBV_EVENT_SRQ_LIMIT_REACHED, when a message leaves fewer than @low
+ * receives in the SRQ. Post receives first: an empty SRQ raises no event.
  */
 int arm_srq_limit(struct shared_queues *q, uint32_t low);
 
 /*
  * A QP (RC, in RESET) that takes its receives from the SRQ and completes into the
- * CQ, for stages 3 and 4; at most @sends requests outstanding. @owner: who is told of
- * its completions. Undone by destroy_peer_qp(), after modify_qp_to_error() and, if
+ * CQ, for stages 3 and 4; at most @sends requests outstanding. @owner comes with each
+ * of its completions. Undone by destroy_peer_qp(), after modify_qp_to_error() and, if
  * tells_last_wqe, IBV_EVENT_QP_LAST_WQE_REACHED: @peer is all zero then.
  */
 int create_peer_qp(struct shared_queues *q, struct rdma_resources *peer,
@@ -410,8 +410,8 @@ int destroy_peer_qp(struct shared_queues *q, struct rdma_resources *peer);
 
 /*
  * The channel is readable, or completions may be there: take its event, arm the CQ,
- * and tell @deliver each completion, good or bad, until there is none. @owner: of the
- * QP that it is of; NULL: that QP is gone.
+ * and call @deliver for each completion, good or bad, until the CQ is empty. @owner is
+ * that of its QP, or NULL if the QP is gone.
  */
 typedef void deliver_function(void *context, void *owner,
 			      const struct ibv_wc *wc);
@@ -424,8 +424,10 @@ int dispatch_completions(struct shared_queues *q, deliver_function *deliver,
  */
 int take_async_event(struct rdma_resources *res, struct ibv_async_event *event);
 
-/* A buffer and its MR for recv_slots and send_slots of msg_size bytes, in res->pd,
- * without rights for peers. Undone by destroy_objects(). */
+/*
+ * A buffer and its MR for recv_slots and send_slots of msg_size bytes, in res->pd,
+ * without rights for peers. Undone by destroy_objects().
+ */
 int create_slots(struct rdma_resources *res);
 
 /* ---- stage 10: datagram.c ----------------------------------------------- */
@@ -438,12 +440,12 @@ int create_slots(struct rdma_resources *res);
 #define GRH_BYTES     40
 #define MULTICAST_QPN 0xffffff /* all QPs of the group */
 
-/* A UD QP in RTS that takes what has @qkey. Undone by destroy_objects(). */
+/* A UD QP in RTS that accepts datagrams with @qkey. Undone by destroy_objects(). */
 int create_datagram_qp(struct rdma_resources *res, uint32_t qkey);
 
 /*
- * The way to @gid, or back to where the datagram of @wc came from, before its slot is
- * posted again. Undone by ibv_destroy_ah(), when no request uses it any more.
+ * An address handle for @gid, or for the sender of the datagram that @wc is about: make
+ * it before the slot is posted again. Undone by ibv_destroy_ah(), when no request uses it.
  */
 int create_ah(struct rdma_resources *res, const uint8_t gid[16],
 	      struct ibv_ah **ah);
@@ -457,7 +459,7 @@ int answer_datagram(struct rdma_resources *res, const struct ibv_wc *wc,
 int post_datagram(struct rdma_resources *res, uint32_t slot, uint32_t length,
 		  struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
 
-/* What came with @wc, behind the GRH, which byte_len counts, too. */
+/* The data that @wc is about. It follows the 40 bytes, which byte_len includes. */
 static inline char *datagram_of(const struct rdma_resources *res,
 				const struct ibv_wc *wc, uint32_t *length)
 {
