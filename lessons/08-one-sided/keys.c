@@ -38,12 +38,33 @@ int keys(struct walk *w)
 }
 // endregion keys
 
+/*
+ * 坏的 completion 先到，内核随后才把 QP 移到 ERR。抢在它前面 RESET，QP 之后又回到 ERR
+ * （Linux 6.12 的 rxe），所以等内核说它在 ERR。
+ */
+static int wait_for_error(struct rdma_resources *res)
+{
+	const int64_t deadline = deadline_in_ms(GUESS_MS);
+	struct ibv_qp_attr attr;
+	int rc;
+
+	do
+		rc = query_qp(res, &attr);
+	while (!rc && attr.qp_state != IBV_QPS_ERR &&
+	       !deadline_passed(deadline));
+	return rc;
+}
+
 /* 猜错一次，两端的 QP 都进 ERR：打回 RESET，重新连上，才能再猜。*/
 static int reconnect(struct walk *w)
 {
-	int rc = modify_qp_to_reset(&w->a);
+	int rc = wait_for_error(&w->a);
 	struct ibv_wc wc;
 
+	if (!rc)
+		rc = wait_for_error(&w->b);
+	if (!rc)
+		rc = modify_qp_to_reset(&w->a);
 	if (!rc)
 		rc = modify_qp_to_reset(&w->b);
 	while (ibv_poll_cq(w->a.cq, 1, &wc) > 0)
