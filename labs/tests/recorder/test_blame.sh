@@ -98,10 +98,13 @@ in_the_lab() {
 		labs/qptrace -o "$dir/$how.qpt" --stall 2 -- "$B/two_sides" "$how" "$dir/end" \
 			2>"$dir/$how.err" &
 	done
-	until kill_dead "$dir" && [[ $(told "$dir"/*.qpt*) == $((2 * $#)) ]]; do
+	# beside the waiting: who is to die must not have been asked before where it stands
+	while :; do kill_dead "$dir" && sleep 0.1; done &
+	until [[ $(told "$dir"/*.qpt*) == $((2 * $#)) ]]; do
 		((SECONDS < 150)) || break
 		sleep 0.2
 	done
+	kill $!
 	touch "$dir/end"
 	wait
 	connections
