@@ -1,0 +1,38 @@
+// report: https://github.com/novitalabs/pegaflow/issues/403
+// symptom: after a transfer has timed out its memory is given up, and the next completions are local protection errors
+// cause: the MR is deregistered while READs into it are still outstanding; the QP was not moved to ERR and drained before
+// expect: (deregister|ibv_dereg_mr)[a-z_]*.*(outstanding|while|before|still|in flight|under way|earlier|ago|too early)|(MR|memory region|lkey).*(deregistered|no longer|gone)
+// kind: order
+// run: one
+// half: unseen
+#include "rep.h"
+
+int main(int argc, char **argv)
+{
+	struct end a, b;
+	struct card from;
+	struct ibv_wc wc;
+	int bad = 0;
+
+	opt.size = 8 << 20;
+	open_end(&a, device(argc, argv));
+	open_end(&b, device(argc, argv));
+	make_qp(&a);
+	make_qp(&b);
+	pair(&a, &b);
+	from = card(&b);
+	for (int i = 0; i < 8; i++)
+		must(post(&a, IBV_WR_RDMA_READ, i, opt.size, &from,
+			  IBV_SEND_SIGNALED),
+		     "post");
+	usleep(1000);
+	if (ibv_poll_cq(a.scq, 1, &wc) < 1) {
+		printf("too slow: give the buffer up\n");
+		fflush(stdout);
+		must(ibv_dereg_mr(a.mr), "dereg_mr");
+		free(a.buf);
+	}
+	for (int i = 0; i < 8; i++)
+		bad |= next(a.scq, "read").status;
+	return !!bad;
+}
