@@ -2,6 +2,7 @@
 /* What these programs share: a device, a pair of QPs, TCP, events of rdma_cm. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,4 +147,37 @@ static struct rdma_cm_id *event(struct rdma_event_channel *ch, int want)
 	rdma_ack_cm_event(e);
 	must(id ? 0 : -1, rdma_event_str(want));
 	return id;
+}
+/* rdma_cm: one listens, one asks as far as rdma_connect, both get a QP. */
+static struct rdma_cm_id *hear(struct rdma_event_channel *ch, const char *ip,
+			       int port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+	struct rdma_cm_id *id;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	inet_pton(AF_INET, ip, &a.sin_addr);
+	must(rdma_create_id(ch, &id, NULL, RDMA_PS_TCP), "create_id");
+	must(rdma_bind_addr(id, (void *)&a), "bind_addr");
+	must(rdma_listen(id, 4), "listen");
+	return id;
+}
+static struct rdma_cm_id *dial(struct rdma_event_channel *ch, const char *ip,
+			       int port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+	struct rdma_cm_id *id;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	inet_pton(AF_INET, ip, &a.sin_addr);
+	must(rdma_create_id(ch, &id, NULL, RDMA_PS_TCP), "create_id");
+	must(rdma_resolve_addr(id, NULL, (void *)&a, 2000), "resolve_addr");
+	event(ch, RDMA_CM_EVENT_ADDR_RESOLVED);
+	must(rdma_resolve_route(id, 2000), "resolve_route");
+	event(ch, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	return id;
+}
+static void cm_qp(struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr init = {.cap = {8, 8, 1, 1, 0},
+					.qp_type = IBV_QPT_RC};
+	must(rdma_create_qp(id, NULL, &init), "create_qp");
 }

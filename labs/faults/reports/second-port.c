@@ -4,13 +4,15 @@
 // expect: port_num|port.*(2|one|1|no such|not have|exist|count|range)
 // kind: attributes
 // run: one
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)
 {
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .pkey_index = 0,
-				.port_num = 2,
-				.qp_access_flags = LOCAL | REMOTE};
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
+				 .pkey_index = 0,
+				 .port_num = 2,
+				 .qp_access_flags = LOCAL | REMOTE };
 	struct end e;
 
 	open_end(&e, device(argc, argv));

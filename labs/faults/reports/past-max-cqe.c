@@ -4,9 +4,13 @@
 // expect: max_cqe|(more|exceed|over|above|greater|larger).*(entries|cqe|device)
 // kind: capacity
 // run: one
+// half: tuned
 #include "rep.h"
 
-enum { REQUESTS = 256, PER_REQUEST = 3 };
+enum {
+	REQUESTS = 256,
+	PER_REQUEST = 3
+};
 
 int main(int argc, char **argv)
 {

@@ -4,6 +4,7 @@
 // expect: no receive|(receive|recv|ibv_post_recv)[a-z ]*.*(late|after|before|posted|first|missing|none)|receiver.not.ready|\bRNR\b
 // kind: order
 // run: server/client
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

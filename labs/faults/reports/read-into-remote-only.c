@@ -4,6 +4,7 @@
 // expect: LOCAL_WRITE
 // kind: memory
 // run: server/client
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)
@@ -21,7 +22,8 @@ int main(int argc, char **argv)
 	swap(fd, &me, &peer, sizeof(me));
 	if (!server) {
 		must(post(&e, IBV_WR_RDMA_READ, 9, 4096, &peer,
-			  IBV_SEND_SIGNALED), "post");
+			  IBV_SEND_SIGNALED),
+		     "post");
 		if (next(e.scq, "read").status)
 			return 1;
 	}

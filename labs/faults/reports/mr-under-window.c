@@ -4,12 +4,15 @@
 // expect: window|\bMW\b|ibv_dealloc_mw
 // kind: memory
 // run: one
+// half: unseen
 #include "rep.h"
 
 int main(int argc, char **argv)
 {
-	struct ibv_send_wr bind = {.wr_id = 1, .opcode = IBV_WR_BIND_MW,
-				   .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct ibv_send_wr bind = { .wr_id = 1,
+				    .opcode = IBV_WR_BIND_MW,
+				    .send_flags = IBV_SEND_SIGNALED },
+			   *bad;
 	struct end a, b;
 	struct card c;
 
@@ -24,8 +27,9 @@ int main(int argc, char **argv)
 	c = card(&b);
 	c.rkey = ibv_inc_rkey(bind.bind_mw.mw->rkey);
 	bind.bind_mw.rkey = c.rkey;
-	bind.bind_mw.bind_info = (struct ibv_mw_bind_info){
-		b.mr, c.addr, 4096, IBV_ACCESS_REMOTE_WRITE};
+	bind.bind_mw.bind_info =
+		(struct ibv_mw_bind_info){ b.mr, c.addr, 4096,
+					   IBV_ACCESS_REMOTE_WRITE };
 	must(ibv_post_send(b.qp, &bind, &bad), "post");
 	next(b.scq, "bind");
 	must(post(&a, IBV_WR_RDMA_WRITE, 2, 1024, &c, IBV_SEND_SIGNALED),

@@ -4,16 +4,20 @@
 // expect: inline_data_list|inline.*(length|0 bytes|empty|provider|librxe|rxe)|provider|librxe
 // kind: extended
 // run: one
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)
 {
 	struct ibv_qp_init_attr_ex init = {
-		.cap = {8, 8, 1, 1, 128}, .qp_type = IBV_QPT_RC,
-		.comp_mask = IBV_QP_INIT_ATTR_PD |
-			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND};
-	struct ibv_data_buf list[2] = {{"header: ", 8}, {"and its body", 12}};
+		.cap = { 8, 8, 1, 1, 128 },
+		.qp_type = IBV_QPT_RC,
+		.comp_mask =
+			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND
+	};
+	struct ibv_data_buf list[2] = { { "header: ", 8 },
+					{ "and its body", 12 } };
 	struct ibv_qp_ex *x;
 	struct end a, b;
 	struct ibv_wc wc;

@@ -4,9 +4,12 @@
 // expect: on.?demand|\bODP\b
 // kind: memory
 // run: one
+// half: tuned
 #include "rep.h"
 
-enum { UNPINNED = LOCAL | REMOTE | IBV_ACCESS_ON_DEMAND };
+enum {
+	UNPINNED = LOCAL | REMOTE | IBV_ACCESS_ON_DEMAND
+};
 
 int main(int argc, char **argv)
 {

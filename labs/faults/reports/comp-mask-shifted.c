@@ -4,6 +4,7 @@
 // expect: comp_mask
 // kind: extended
 // run: one
+// half: tuned
 #include "rep.h"
 
 enum { /* copied to the wrapper */
@@ -20,9 +21,11 @@ enum { /* copied to the wrapper */
 int main(int argc, char **argv)
 {
 	struct ibv_qp_init_attr_ex init = {
-		.cap = {8, 8, 1, 1, 0}, .qp_type = IBV_QPT_RC,
+		.cap = { 8, 8, 1, 1, 0 },
+		.qp_type = IBV_QPT_RC,
 		.comp_mask = QP_INIT_PD | QP_INIT_SEND_OPS_FLAGS,
-		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE};
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE
+	};
 	struct end a;
 
 	open_end(&a, device(argc, argv));

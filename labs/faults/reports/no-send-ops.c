@@ -4,13 +4,14 @@
 // expect: send_ops_flags|ibv_qp_to_qp_ex
 // kind: extended
 // run: one
+// half: unseen
 #include "rep.h"
 
 int main(int argc, char **argv)
 {
-	struct ibv_qp_init_attr_ex init = {.cap = {8, 8, 1, 1, 0},
-					   .qp_type = IBV_QPT_RC,
-					   .comp_mask = IBV_QP_INIT_ATTR_PD};
+	struct ibv_qp_init_attr_ex init = { .cap = { 8, 8, 1, 1, 0 },
+					    .qp_type = IBV_QPT_RC,
+					    .comp_mask = IBV_QP_INIT_ATTR_PD };
 	struct ibv_qp_ex *x;
 	struct end a, b;
 	struct card to;

@@ -4,6 +4,7 @@
 // expect: ibv_fork_init
 // kind: memory
 // run: one
+// half: unseen
 #include "rep.h"
 
 int main(int argc, char **argv)

@@ -4,6 +4,7 @@
 // expect: (CQ|completion queue).*(destroy|freed|gone|use.after)|(destroy|ibv_destroy_cq).*(CQ|poll|thread)|use.after
 // kind: threads
 // run: one
+// half: tuned
 #include "rep.h"
 
 static struct end a, b;

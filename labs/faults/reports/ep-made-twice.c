@@ -4,12 +4,13 @@
 // expect: (another|other|first|same|own|this) .*(id|endpoint|process)|already (bound|listen)|still bound|rdma_destroy_(ep|id)
 // kind: rdma_cm
 // run: one
+// half: tuned
 #include "rep.h"
 
 static struct rdma_cm_id *endpoint(const char *ip)
 {
-	struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE,
-				      .ai_port_space = RDMA_PS_TCP};
+	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE,
+				       .ai_port_space = RDMA_PS_TCP };
 	struct rdma_addrinfo *res;
 	struct rdma_cm_id *id;
 

@@ -4,13 +4,15 @@
 // expect: 1\.0\.99\.10|byte.?order|big.?endian|network order|htonl|reversed
 // kind: rdma_cm
 // run: one
+// half: unseen
 #include "rep.h"
 
 int main(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
-	unsigned char octets[4] = {10, 99, 0, 1};
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(7107)};
+	unsigned char octets[4] = { 10, 99, 0, 1 };
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_port = htons(7107) };
 	struct rdma_cm_event *e;
 	struct rdma_cm_id *id;
 

@@ -4,14 +4,18 @@
 // expect: is_global|\bGRH\b|\bGID\b
 // kind: attributes
 // run: one
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)
 {
-	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1,
-		.qp_access_flags = REMOTE, .path_mtu = IBV_MTU_512,
-		.rq_psn = 3185, .max_dest_rd_atomic = 16, .min_rnr_timer = 12};
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
+				 .port_num = 1,
+				 .qp_access_flags = REMOTE,
+				 .path_mtu = IBV_MTU_512,
+				 .rq_psn = 3185,
+				 .max_dest_rd_atomic = 16,
+				 .min_rnr_timer = 12 };
 	struct ibv_port_attr port;
 	struct end e, peer;
 

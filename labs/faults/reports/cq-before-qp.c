@@ -4,6 +4,7 @@
 // expect: \bQP\b.*(still|uses|using|use|refer|belong|attached)|(destroy|ibv_destroy_qp).*\bQP.*(first|before)
 // kind: order
 // run: one
+// half: unseen
 #include "rep.h"
 
 struct stream {
@@ -24,7 +25,7 @@ static int close_stream(struct stream *s)
 
 int main(int argc, char **argv)
 {
-	struct stream in = {.open = 1}, out = {.open = 1};
+	struct stream in = { .open = 1 }, out = { .open = 1 };
 
 	open_end(&in.e, device(argc, argv));
 	open_end(&out.e, device(argc, argv));
