@@ -90,7 +90,7 @@ may_write = @mkdir -p $(@D) 2>/dev/null; \
 PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
             qp_explain qptrace-report faults needle_server needle \
             memory_server memory_bench lock_client kv_client \
-            ring_server ring_client \
+            ring_server ring_client ud_discover \
             rdma_engine engine_client unix_pingpong rxe_facts sabotage innocent
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c $(wildcard server/many*.c)
@@ -117,6 +117,7 @@ sources_kv_client := client/kv_client.c
 libs_kv_client = $(ISAL)
 sources_ring_server := server/ring_server.c server/peers.c
 libs_ring_server = $(ISAL)
+sources_ud_discover := client/ud_discover.c client/ud_notes.c
 sources_ring_client := client/ring_client.c
 libs_ring_client = $(ISAL)
 sources_needle := $(wildcard client/needle*.c)

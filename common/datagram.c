@@ -76,17 +76,19 @@ int create_ah(struct rdma_resources *res, const uint8_t gid[16],
 int answer_datagram(struct rdma_resources *res, const struct ibv_wc *wc,
 		    struct ibv_ah **ah)
 {
+	const char *head = recv_slot(res, WR_ID_SLOT(wc->wr_id));
+	uint8_t from[16] = { [10] = 0xff, [11] = 0xff };
+
 	/*
-	 * 来的包里就有回去的路：那 40 个字节的 GRH（RoCE v2 的 IPv4 包，后 20 个字节是 IP
-	 * 头），加上 wc->src_qp。libibverbs 会从里面认出地址。
+	 * 来的包里就有回去的路：那 40 个字节，加上 wc->src_qp。RoCE v2 的 IPv4 包，IP 头在
+	 * 后 20 个字节；IPv6 头占满 40 个。ibv_create_ah_from_wc() 也这样认，但它还要在 GID
+	 * 表里找“发给谁”，多播来的就找不到（EINVAL）。
 	 */
-	*ah = ibv_create_ah_from_wc(
-		res->pd, (struct ibv_wc *)wc,
-		(struct ibv_grh *)recv_slot(res, WR_ID_SLOT(wc->wr_id)),
-		res->ib_port);
-	return *ah ? 0
-		   : call_failed(errno, "ibv_create_ah_from_wc(QP %u)",
-				 wc->src_qp);
+	if (head[20] == 0x45)
+		memcpy(from + 12, head + 32, 4);
+	else
+		memcpy(from, head + 8, 16);
+	return create_ah(res, from, ah);
 }
 
 int post_datagram(struct rdma_resources *res, uint32_t slot, uint32_t length,
