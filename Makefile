@@ -354,6 +354,7 @@ explain-bench:
 	@$(call deps,build lab test)
 	$(MAKE) $(jobs) all
 	labs/faults/explain-bench
+	labs/faults/explain-bench --reports
 
 .PHONY: mutants
 mutants: deps

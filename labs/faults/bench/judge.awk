@@ -5,7 +5,8 @@
 # CASES: as cases.awk gives them. SAID: one line for each case that ran,
 #	NAME STRUCK CLIENT-RC SERVER-RC		(STRUCK: 1 if the sabotage came about)
 # followed by one for each cause that the report names, in its order:
-#	NAME > KIND ID			(kinds: see labs/report/parts.h)
+#	NAME > KIND ID MATCHES		(kinds: see labs/report/parts.h; of a report: 1 if
+#					what was said matches)
 # -> VERDICT NAME CLASS PROGRAM HALF EXPECTED FIRST-ID ALL-IDS (tabs between)
 #
 # The verdicts, in this order:
@@ -79,6 +80,8 @@ FNR == NR {
 	next
 }
 $2 == ">" {
+	if ($5 && !is_vague($4))
+		$4 = cause[$1]
 	kind[$1, ++said[$1]] = $3
 	ids[$1, said[$1]] = $4
 	all_ids[$1] = all_ids[$1] (all_ids[$1] == "" ? "" : " ") ($3 ~ /failure|stall/ ? "" : $3 ":") ($4 == "" ? "(none)" : $4)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/NVIDIA/daqiri/issues/182
 // symptom: a second connection of the same client makes the server fail with invalid argument, instead of only being turned away
 // cause: the request was already answered with rdma_reject, then the code goes on to rdma_accept on the same id

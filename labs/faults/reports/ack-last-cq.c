@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/openucx/ucx/issues/1039
 // symptom: messages go both ways, but at the end the process sits in ibv_destroy_cq and never leaves it
 // cause: events of two CQs come on one channel, and all of them are acknowledged on the CQ that came last

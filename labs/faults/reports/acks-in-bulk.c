@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/Mellanox/libvma/pull/866
 // symptom: none: events are taken one by one and acknowledged all at once at the end, and the CQ is destroyed at once
 // cause: innocent: acknowledgements may be put together, they only have to be complete before ibv_destroy_cq

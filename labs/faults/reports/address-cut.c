@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/w180112/RDMA-example/issues/3
 // symptom: every RDMA write ends with a remote access error, though key and rights are right
 // cause: the peer's 64-bit address went through htonl and ntohl, which keep 32 bits of it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/joaquinbejar/IronSBE/pull/49
 // symptom: no connection can be made to an address that answers pings; resolving it fails
 // cause: the bytes of the IPv4 address were turned round (host order in sin_addr, which is big-endian)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/rdma-core/pull/1214
 // symptom: on Soft-RoCE no address handle can be made, though connected QPs work
 // cause: the GID index that the user chose is not handed on to the route, so the address handle is made with index 0, which is the link-local GID and cannot reach the IPv4 one of the peer

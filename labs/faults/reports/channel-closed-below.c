@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/rdma-core/pull/1622
 // symptom: the test passes, yet the program says that getting an event failed and ends with an error
 // cause: the event channel is destroyed while the event thread is about to call rdma_get_cm_event on it

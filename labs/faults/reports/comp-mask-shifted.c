@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/meta-pytorch/torchcomms/pull/598
 // symptom: after an update of the wrapper no extended QP can be made, each try is refused at once
 // cause: the wrapper's own enum has one bit too many, so comp_mask carries a bit that libibverbs does not know

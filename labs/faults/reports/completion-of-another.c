@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/libfabric/pull/7627
 // symptom: with one server thread all is well, with two each soon waits for its message for ever
 // cause: the threads post to and poll the same queue, so a thread often takes the completion of a receive that another one posted, and throws it away

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/perftest/issues/93
 // symptom: started a moment before its server the client gives up at once, its retries do not help
 // cause: the server does not listen yet, so the first rdma_connect is rejected; the second try uses the same id, which cannot connect again

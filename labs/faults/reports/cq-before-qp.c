@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ska-sa/spead2/pull/134
 // symptom: the memory of the completion queues is never given back, and freeing one says it is busy
 // cause: the CQ is destroyed before the QP that uses it

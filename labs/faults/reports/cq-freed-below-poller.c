@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ydb-platform/nbs/issues/6233
 // symptom: rarely, when an endpoint is stopped, the completion thread crashes
 // cause: the endpoint is destroyed by another thread while the completion thread still polls its CQ by a raw pointer

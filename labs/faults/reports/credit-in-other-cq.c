@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/libfabric/issues/10150
 // symptom: a sender that ran out of send credits spins at full load and never gets one back
 // cause: to win credits back it polls the receive CQ, but the completions of sends are in the send CQ

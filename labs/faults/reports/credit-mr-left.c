@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/perftest/pull/77
 // symptom: everything works, but at the end the protection domain cannot be freed: device or resource busy
 // cause: the MR of the credit counters is deregistered only if rdma_cm is used, and that flag is cleared before; the PD still has an MR

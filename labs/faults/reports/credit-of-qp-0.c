@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/perftest/pull/398
 // symptom: with one QP all is well, with two the receiver of credits spins for ever on the second one's counter
 // cause: the QP index is read from the upper half of wr_id but was written to the lower, so every completion counts for QP 0 and nothing is outstanding

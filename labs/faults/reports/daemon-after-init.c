@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ceph/ceph/pull/10600
 // symptom: in the foreground all is well; as a daemon the process cannot post: permission denied
 // cause: the device is opened and memory registered before the process forks into the background; only the process that made the resources may use them

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/rdma-core/pull/1470
 // symptom: a first look at an empty extended CQ is followed by a completion that nobody made, and the peer's sends fail
 // cause: ibv_end_poll is called although ibv_start_poll found nothing (ENOENT); it may be called only after a start that succeeded

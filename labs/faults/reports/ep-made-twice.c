@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/libfabric/pull/4646
 // symptom: a server that has just started cannot listen: its address is in use, though no other program has it
 // cause: a first id for the same address and port, made only to find the device, is still bound

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/zrlio/disni/issues/41
 // symptom: connecting sometimes never returns: neither a connection nor an error
 // cause: resolving failed and rdma_cm said so by an event, but the event loop knows only the good events and waits on for one that cannot come

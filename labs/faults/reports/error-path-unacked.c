@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/rdma-core/pull/657
 // symptom: a test that fails in the middle does not end, it hangs while its objects are destroyed
 // cause: the error path leaves before the CQ event is acknowledged, and ibv_destroy_cq waits for that

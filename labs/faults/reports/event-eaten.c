@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/valkey-io/libvalkey/pull/301
 // symptom: a client that writes and reads at the same time sleeps in its event loop, although the reply has been there for long
 // cause: the write had to wait for the peer and took the event and both completions from the CQ, also that of the reply; the event loop waits for an event of the channel, and nothing is outstanding that could make one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/uiuc-hpc/lci/issues/24
 // symptom: with many small messages at once the end is never reached: completions of the last ones are missing
 // cause: the send queue was full and ibv_post_send refused some, its return value is ignored and they are waited for

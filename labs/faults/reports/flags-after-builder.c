@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/perftest/pull/74
 // symptom: moved to the new posting calls the data still arrives, but the completion that is waited for does not
 // cause: wr_flags has to be set before the builder that makes the request; here the signaled flag is set after it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/spdk/spdk/issues/298
 // symptom: none: on each disconnect the log has a flush error for each receive that was posted
 // cause: innocent: a disconnect moves the QP to ERR and gives the posted receives back as flushed, which is the way to close

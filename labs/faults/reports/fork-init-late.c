@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/rdma-core/pull/1011
 // symptom: making the process safe for fork fails with invalid argument, and nobody can say which argument
 // cause: ibv_fork_init has to come before the first registration, and memory is registered already

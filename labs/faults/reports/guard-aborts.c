@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/RDMA-Rust/sideway/pull/22
 // symptom: posting succeeds, but neither does the peer get anything nor does a completion come
 // cause: the builder's scope ends with ibv_wr_abort instead of ibv_wr_complete, which drops what was built

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/perftest/issues/137
 // symptom: with several messages in flight the receiver stops half way and sleeps for ever, the sender is content
 // cause: after a wake-up it polls once for at most four completions and sleeps again, though more lay in the CQ

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/perftest/pull/301
 // symptom: none: receives of no length at all are posted for writes with immediate data, and all of them arrive
 // cause: innocent: a WRITE with immediate does not touch the buffer of the receive it takes, so it may have none

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/DeepLink-org/DLSlime/pull/71
 // symptom: one-sided writes that worked before fail with RNR as soon as they carry a number for the peer
 // cause: a WRITE with immediate data takes a receive at the peer, and the peer posts one only when its user asks for it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/rdma-core/pull/1751
 // symptom: a message given as a list of inline buffers arrives with no bytes in it, both sides say success
 // cause: rxe's provider forgets to add up the lengths in ibv_wr_set_inline_data_list, so the request has length 0

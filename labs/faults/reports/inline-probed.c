@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/libfabric/issues/4719
 // symptom: none: at the start many QPs cannot be made, then all works
 // cause: innocent: there is no call that says how much inline data a device can do, so the program tries sizes until ibv_create_qp succeeds

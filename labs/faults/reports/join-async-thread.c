@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/libfabric/issues/5353
 // symptom: everything is done and closed, but the process does not end: main waits for a thread
 // cause: the thread sits in ibv_get_async_event, no event will come, and nothing else wakes it up

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/openucx/ucx/issues/844
 // symptom: the last message of a connection never comes to the peer, or only in part, and the peer waits
 // cause: the sender tears the QP down right after posting, without waiting for the completion (no flush)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/tarickb/the-geek-in-the-corner/issues/6
 // symptom: registering works for small buffers and fails with cannot allocate memory for larger ones, with gigabytes free
 // cause: the user's limit of locked memory (ulimit -l) is smaller than the buffers that are registered

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ROCm/TransferBench/pull/239
 // symptom: with few QPs a transfer ends, with many it hangs: the last completions never come
 // cause: all QPs share one CQ of a fixed size, and with many QPs it has more outstanding requests than entries: it overruns

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/libfabric/issues/7837
 // symptom: a client that tries again and again to reach its server runs out of memory after a while: registering fails
 // cause: each try registers its receive buffers, and a try that fails does not deregister them

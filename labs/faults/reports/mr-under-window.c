@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/microsoft/NetworkDirect/issues/20
 // symptom: memory cannot be deregistered at the end; without a memory window it can
 // cause: a memory window is still bound to the MR; it has to be freed or unbound before

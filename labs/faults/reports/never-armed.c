@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/libfabric/issues/795
 // symptom: the first wait on the completion channel never returns, though the peer's message has been delivered
 // cause: a CQ gives no event until ibv_req_notify_cq has been called, and nobody calls it before the first wait

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/RDMA-Rust/sideway/pull/101
 // symptom: the first request posted by the extended calls crashes the program
 // cause: the QP was made without IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, so ibv_qp_to_qp_ex gives NULL, which is not looked at

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/perftest/pull/201
 // symptom: the measurement is done and both programs stay: each waits for the event that the connection has ended
 // cause: RDMA_CM_EVENT_DISCONNECTED comes only when one side calls rdma_disconnect, and the count that should make it do so is missing
@@ -21,7 +22,7 @@ int main(int argc, char **argv)
 	struct rdma_cm_id *id;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	inet_pton(AF_INET, argc > 2 ? argv[2] : "10.99.0.1", &to.sin_addr);
+	inet_pton(AF_INET, "10.99.0.1", &to.sin_addr);
 	must(rdma_create_id(ch, &id, NULL, RDMA_PS_TCP), "create_id");
 	if (server) {
 		must(rdma_bind_addr(id, (void *)&to), "bind_addr");

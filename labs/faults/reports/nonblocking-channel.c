@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/rdma-core/pull/1564
 // symptom: none: ibv_get_cq_event fails with EAGAIN again and again
 // cause: innocent: the channel is set to O_NONBLOCK and waited for with poll and a timeout, EAGAIN says that nothing has come yet

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/madsys-dev/smart/issues/2
 // symptom: what worked on InfiniBand cannot be brought to RTR on Ethernet: invalid argument
 // cause: is_global is 0 and the peer is named by LID, but RoCE needs a GRH with the peer's GID

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ROCm/mori/pull/424
 // symptom: data goes through, but the short notification after it cannot be posted on some cards
 // cause: the notification is sent inline from memory that is not registered, but the QP was made without room for inline data (max_inline_data 0)

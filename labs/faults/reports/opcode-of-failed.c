@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/phoenix-dataplane/phoenix/issues/25
 // symptom: on closing, the counter of sends runs below zero and the wait for the last receives never ends
 // cause: the opcode of a completion that failed is not valid, but flushed requests are told apart by it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/apache/brpc/pull/3425
 // symptom: now and then a request that has arrived is not handled until something else happens on the connection
 // cause: both CQs are armed once both are empty, but then only the send CQ is polled again; a message that came before the receive CQ was armed makes no event

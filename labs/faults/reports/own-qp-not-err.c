@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/rdma-core/pull/486
 // symptom: with a QP of its own making a server does not end: it waits for flushed receives after rdma_disconnect
 // cause: rdma_disconnect moves only a QP that rdma_create_qp made to ERR; a QP made with ibv_create_qp has to be moved by the program

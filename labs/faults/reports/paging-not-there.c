@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/openucx/ucx/pull/9363
 // symptom: registering fails at once on some machines, though the library was built with on-demand paging
 // cause: IBV_ACCESS_ON_DEMAND is asked for without a look at the device's odp_caps, and this device has none

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/libfabric/issues/10692
 // symptom: with more ranks the start fails because a completion queue cannot be made, on this device only
 // cause: the number of CQ entries grows with the connections and is not limited to the device's max_cqe

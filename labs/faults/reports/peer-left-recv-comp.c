@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/librdmacm/issues/1
 // symptom: when the other program ends, this one stays in the wait for its next message for good
 // cause: the receive is flushed only by this side's own disconnect, and the DISCONNECTED event that told of the end is never taken
@@ -15,7 +16,7 @@ int main(int argc, char **argv)
 	struct ibv_qp_init_attr init = { .cap = { 4, 4, 1, 1, 0 },
 					 .qp_type = IBV_QPT_RC,
 					 .sq_sig_all = 1 };
-	const char *ip = argc > 2 ? argv[2] : "10.99.0.1";
+	const char *ip = "10.99.0.1";
 	struct rdma_cm_id *id, *listener;
 	struct rdma_addrinfo *res;
 	static char buf[256];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/RDMA-Rust/sideway/pull/114
 // symptom: rdma_connect says invalid argument once the greeting in it has grown
 // cause: with RDMA_PS_TCP a connect carries at most 56 bytes of private data, and this greeting has more
@@ -25,7 +26,7 @@ int main(int argc, char **argv)
 	struct rdma_cm_id *id;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	inet_pton(AF_INET, argc > 2 ? argv[2] : "10.99.0.1", &to.sin_addr);
+	inet_pton(AF_INET, "10.99.0.1", &to.sin_addr);
 	must(rdma_create_id(ch, &id, NULL, RDMA_PS_TCP), "create_id");
 	if (server) {
 		must(rdma_bind_addr(id, (void *)&to), "bind_addr");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/spdk/spdk/issues/851
 // symptom: a target crashes when a client leaves while requests are under way in the layer below
 // cause: the disconnect destroys the QP, and the last request that returns closes the connection once more: id->qp is NULL then

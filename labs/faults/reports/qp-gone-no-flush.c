@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/libfabric/pull/7961
 // symptom: closing a connection waits for its receive buffers to come back, and they never do
 // cause: the QP is destroyed with receives posted; only a move to ERR before that would have flushed them into the CQ

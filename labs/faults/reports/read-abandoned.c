@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/novitalabs/pegaflow/issues/403
 // symptom: after a transfer has timed out its memory is given up, and the next completions are local protection errors
 // cause: the MR is deregistered while READs into it are still outstanding; the QP was not moved to ERR and drained before

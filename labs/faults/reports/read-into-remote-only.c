@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/fabtests/issues/410
 // symptom: writes work, but every read ends in an error at the side that reads
 // cause: the buffer that a READ fills is registered for REMOTE_READ alone, it needs LOCAL_WRITE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ofiwg/librdmacm/issues/9
 // symptom: a file that is mapped to be served cannot be registered: bad address
 // cause: the mapping is PROT_READ, and the registration asks for write access to it

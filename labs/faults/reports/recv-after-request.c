@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/zrlio/disni/issues/58
 // symptom: now and then the server's answer fails with receiver not ready and takes the connection with it
 // cause: the client posts the receive for the answer only after it has sent the request

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/perftest/pull/60
 // symptom: a client that was turned away does not end: it sits in rdma_destroy_id
 // cause: on the error path the REJECTED event is never acknowledged, and rdma_destroy_id waits for that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/nfs-ganesha/nfs-ganesha/pull/14
 // symptom: under load a client gets one reply twice and another one never
 // cause: each reply is built in the same send buffer, and nobody waits until the reply before has left it; here the client is slow and the first one is overwritten

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/perftest/issues/189
 // symptom: none: the QP has REMOTE_WRITE and not LOCAL_WRITE, the writes arrive all the same
 // cause: innocent: LOCAL_WRITE is a right of the MR; a QP's access flags name remote rights only

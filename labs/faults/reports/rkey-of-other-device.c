@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/chimera-nas/libevpl/pull/89
 // symptom: on a machine with two devices the peer's READ is refused with a remote access error; with one device it works
 // cause: the rkey that was sent is of the MR on the other device, not of the one that the QP is on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ydb-platform/nbs/issues/5790
 // symptom: as soon as there are more requests than receives at the peer, each takes more than half a second
 // cause: min_rnr_timer was left at 0, which is the longest wait (655 ms), and rnr_retry 7 hides it

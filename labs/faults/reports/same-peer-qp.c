@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/wxdwfc/rlib/issues/3
 // symptom: with two QPs for each thread the second one ends with a transport retry error, with one all is well
 // cause: the index of the QP is left out when it asks for its peer, so both are connected to the same QP of the peer, which is connected to only one of them

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/mercury-hpc/mercury/issues/111
 // symptom: the side that was hung up on does not finish closing: it waits for an event
 // cause: it got DISCONNECTED, called rdma_disconnect in answer and waits for another DISCONNECTED; that answer makes no new event, there is one for each connection

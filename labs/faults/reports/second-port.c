@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/mellanox-hpc/ibverbs-tests/pull/22
 // symptom: the QP cannot leave RESET: invalid argument on a card with one port
 // cause: a fixed port number is used in ibv_modify_qp that the device does not have

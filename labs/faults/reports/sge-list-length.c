@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/rdma-core/pull/1744
 // symptom: a request of two pieces posted by the extended calls ends with a local protection error; by ibv_post_send it works
 // cause: rxe's provider adds up the length of the first piece for every piece of ibv_wr_set_sge_list, so the request is longer than its list

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/openucx/ucx/pull/10505
 // symptom: with a short shared receive queue the senders hang, no error ever comes
 // cause: the SRQ is refilled only when a whole batch is full, and its few receives run out before, so senders get RNR NAKs without end

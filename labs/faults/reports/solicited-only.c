@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/apache/brpc/issues/3132
 // symptom: the sender waits for room in its send queue on the channel and is never woken, although the peer has everything
 // cause: the CQ is armed with solicited_only = 1; a completion of an own send is not solicited and makes no event, it lies in the CQ

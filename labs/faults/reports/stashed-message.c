@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/openucx/ucx/issues/1492
 // symptom: the process sleeps on the channel's descriptor although the message it waits for has long been there
 // cause: the wait for a send's completion took the receive's completion from the CQ too and put it on a list; no receive is outstanding, so no event can come

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/ROCm/rccl/pull/1374
 // symptom: under load some completions never show up and the transfer stands still
 // cause: the CQ is sized for two completions for each request, but a request makes three, so the CQ overruns

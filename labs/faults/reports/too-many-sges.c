@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/spdk/spdk/issues/640
 // symptom: large requests sometimes cannot be posted on one kind of card: invalid argument, small ones work
 // cause: the request is split into as many pieces as its buffers need, which is more than the max_send_sge of the QP

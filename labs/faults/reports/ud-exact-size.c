@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/gpudirect/libgdsync/issues/43
 // symptom: with the receive buffer cut to the size of the message the wait for the message never ends well
 // cause: a UD receive needs 40 bytes more than the message, for the GRH in front of it

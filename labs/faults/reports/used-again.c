@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/Mellanox/gpu_direct_rdma_access/pull/1
 // symptom: none: receives come back flushed on purpose, then the same QPs are connected again and go on
 // cause: innocent: ERR, taking the flushed requests, RESET and a new connection is the way to use a QP again

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/linux-rdma/rdma-core/pull/1777
 // symptom: a bound memory window refuses the peer's access with a remote access error
 // cause: the peer was given the rkey that the window had before it was bound; a type 2 bind by a work request sets a new one

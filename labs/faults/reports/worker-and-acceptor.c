@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // report: https://github.com/RDMA-Rust/sideway/issues/112
 // symptom: with a thread for each connection a worker sometimes waits for ever for its connection to be established
 // cause: an accepted id stays on the channel of the listener, so the accepting thread takes the event that the worker waits for; rdma_migrate_id would give it a channel of its own
