@@ -4,13 +4,10 @@
  *
  * 它里面的 ibv_modify_qp、ibv_create_qp 早已记下；这里补上的是为什么没有连上：被拒绝、没有
  * 人 accept、private data 太长、事件没有 ack 而 rdma_destroy_id 永远不返回。
- *
- * 先调真的，再记：它们自己也调用 libibverbs，那些照样要记，不能挡在外面。
  */
 #include "event.h"
 #include "format.h"
 #include "objects.h"
-#include "ring.h"
 #include "writer.h"
 
 #include <arpa/inet.h>
@@ -61,94 +58,39 @@ int rdma_get_cm_event(struct rdma_event_channel *channel,
 		      struct rdma_cm_event **event);
 int rdma_ack_cm_event(struct rdma_cm_event *event);
 
-/* ---- 认得的 id ------------------------------------------------------------- */
-
-#define MOST_IDS 256
-
-struct cm_id {
-	const void *id; /* NULL: free */
-	uint32_t number;
-	bool connected, accepted;
-	unsigned int unacked;
-};
-
-static struct cm_id ids[MOST_IDS];
-
-/* 认不下更多的，就都算同一个陌生的：只少说几句。*/
-static struct cm_id *know_id(const void *id)
+static struct object *add_id(struct line *line, const void *id)
 {
-	static uint32_t last;
-	struct cm_id *free = NULL;
+	struct object *object = object_add(OBJECT_CM_ID, id, NULL);
 
-	for (size_t i = 0; i < MOST_IDS; i++) {
-		if (ids[i].id == id)
-			return &ids[i];
-		if (!ids[i].id && !free)
-			free = &ids[i];
-	}
-	if (free && id)
-		*free = (struct cm_id){ .id = id, .number = ++last };
-	return id ? free : NULL;
-}
-
-static struct cm_id *add_id(struct line *line, const void *id)
-{
-	struct cm_id *known = know_id(id);
-
-	if (known)
-		LINE_NUMBER(line, "cm_id", known->number);
-	return known;
+	if (object)
+		LINE_NUMBER(line, "cm_id", object->id);
+	return object;
 }
 
 /* 内核或 librdmacm 让再等等，不是失败。*/
-static int real_error(int rc, int err)
+static int real_error(int rc)
 {
-	return !rc || err == EINPROGRESS || err == EAGAIN || err == EINTR ? 0
-									  : err;
+	return !rc || errno == EINPROGRESS || errno == EAGAIN || errno == EINTR
+		       ? 0
+		       : errno;
 }
 
-/* ---- 调用 ----------------------------------------------------------------- */
+/* 它们自己也调用 libibverbs，那些照样要记，不能挡在外面。*/
+#define RECORD_CM(event, name, rc, call)               \
+	do {                                           \
+		if (!event_begin(event, name))         \
+			return call;                   \
+		recorder_inside--;                     \
+		rc = call;                             \
+		recorder_inside++;                     \
+		event_returned(event, real_error(rc)); \
+	} while (0)
 
-struct cm_call {
-	struct event event;
-	uint64_t stamp;
-	const char *outer;
-	bool on;
-};
-
-static void call_begin(struct cm_call *call, const char *name)
-{
-	call->on = !recorder_inside && recorder_ready();
-	call->stamp = ring_stamp();
-	if (call->on)
-		call->outer = event_enters(name);
-}
-
-static void call_leaves(const struct cm_call *call)
-{
-	if (call->on)
-		event_leaves(call->outer);
-}
-
-/* 真的已经返回 @rc。True：event 已经开始，要写完它。*/
-static bool call_returned(struct cm_call *call, const char *name, int rc)
-{
-	int err = rc ? errno : 0;
-
-	call_leaves(call);
-	if (!call->on || !event_begin(&call->event, name))
-		return false;
-	event_returned(&call->event, real_error(rc, err));
-	call->event.stamp = call->stamp;
-	call->event.saved_errno = err ? err : call->event.saved_errno;
-	return true;
-}
-
-static void call_end(struct cm_call *call, const struct rdma_cm_id *id)
+static void end(struct event *e, const struct rdma_cm_id *id)
 {
 	writer_lock();
-	add_id(&call->event.line, id);
-	event_end(&call->event);
+	add_id(&e->line, id);
+	event_end(e);
 }
 
 static void add_address(struct line *line, const struct sockaddr *addr)
@@ -169,27 +111,22 @@ static void add_address(struct line *line, const struct sockaddr *addr)
 	LINE_NUMBER(line, "port", ntohs(v4->sin_port));
 }
 
-#define EXPLAIN_CALL(call, name, again, len, foreign)                    \
-	EXPLAIN_ERR(&(call)->event,                                      \
-		    explain_cm_call(name, (call)->event.err, again, len, \
-				    foreign),                            \
+#define EXPLAIN_CALL(e, name, again, len, foreign)                           \
+	EXPLAIN_ERR(e, explain_cm_call(name, (e)->err, again, len, foreign), \
 		    "rdma_%s()", name)
 
 /* 除了地址（没有的是 NULL），没有别的可说的调用。*/
-#define PLAIN(name, params, address, ...)                     \
-	EXPORTED int rdma_##name params                       \
-	{                                                     \
-		REAL(rdma_##name, "RDMACM_1.0", -1);          \
-		struct cm_call call;                          \
-		int rc;                                       \
-		call_begin(&call, "rdma_" #name);             \
-		rc = real(__VA_ARGS__);                       \
-		if (!call_returned(&call, "rdma_" #name, rc)) \
-			return rc;                            \
-		add_address(&call.event.line, address);       \
-		EXPLAIN_CALL(&call, #name, false, 0, false);  \
-		call_end(&call, id);                          \
-		return rc;                                    \
+#define PLAIN(name, params, address, ...)                            \
+	EXPORTED int rdma_##name params                              \
+	{                                                            \
+		REAL(rdma_##name, "RDMACM_1.0", -1);                 \
+		struct event e;                                      \
+		int rc;                                              \
+		RECORD_CM(&e, "rdma_" #name, rc, real(__VA_ARGS__)); \
+		add_address(&e.line, address);                       \
+		EXPLAIN_CALL(&e, #name, false, 0, false);            \
+		end(&e, id);                                         \
+		return rc;                                           \
 	}
 PLAIN(bind_addr, (struct rdma_cm_id * id, struct sockaddr *addr), addr, id,
       addr)
@@ -208,20 +145,16 @@ EXPORTED int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 			    struct ibv_qp_init_attr *init)
 {
 	REAL(rdma_create_qp, "RDMACM_1.0", -1);
-	struct cm_call call;
+	struct event e;
 	int rc;
 
-	call_begin(&call, "rdma_create_qp");
-	rc = real(id, pd, init);
-	if (!rc) {
-		call_leaves(&call); /* ibv_create_qp 已经记下 */
+	RECORD_CM(&e, "rdma_create_qp", rc, real(id, pd, init));
+	if (!rc) { /* ibv_create_qp 已经记下 */
+		event_drop(&e);
 		return 0;
 	}
-	if (!call_returned(&call, "rdma_create_qp", rc))
-		return rc;
-	EXPLAIN_CALL(&call, "create_qp", false, 0,
-		     pd && pd->context != id->verbs);
-	call_end(&call, id);
+	EXPLAIN_CALL(&e, "create_qp", false, 0, pd && pd->context != id->verbs);
+	end(&e, id);
 	return rc;
 }
 
@@ -239,13 +172,13 @@ static void add_param(struct line *line, const struct rdma_conn_param *param)
 /* 这个 id 早先成功过没有；这一次成功了就记下。*/
 static bool done_before(const void *id, bool accepts, bool succeeded)
 {
-	struct cm_id *known;
+	struct object *object;
 	bool *done, before = false;
 
 	writer_lock();
-	known = know_id(id);
-	if (known) {
-		done = accepts ? &known->accepted : &known->connected;
+	object = object_add(OBJECT_CM_ID, id, NULL);
+	if (object) {
+		done = accepts ? &object->accepted : &object->connected;
 		before = *done;
 		*done = before || succeeded;
 	}
@@ -259,14 +192,13 @@ static void warn_without_qp(const struct rdma_cm_id *id,
 	struct explanation why;
 	struct line line;
 
-	if (id->qp || (param && param->qp_num))
+	if (id->qp || (param && param->qp_num) || recorder_inside ||
+	    !recorder_ready())
 		return;
 	why = explain_cm_without_qp();
 	line_start(&line, "warning");
 	line_add_why(&line, &why);
-	writer_lock();
-	writer_add_now(&line);
-	writer_unlock();
+	writer_put(&line);
 }
 
 #define CONNECTION(name, accepts)                                       \
@@ -275,19 +207,16 @@ static void warn_without_qp(const struct rdma_cm_id *id,
 	{                                                               \
 		REAL(rdma_##name, "RDMACM_1.0", -1);                    \
 		unsigned int len = param ? param->private_data_len : 0; \
-		struct cm_call call;                                    \
+		struct event e;                                         \
 		bool again;                                             \
 		int rc;                                                 \
-		call_begin(&call, "rdma_" #name);                       \
-		if (call.on && (accepts))                               \
+		if (accepts)                                            \
 			warn_without_qp(id, param);                     \
-		rc = real(id, param);                                   \
-		if (!call_returned(&call, "rdma_" #name, rc))           \
-			return rc;                                      \
+		RECORD_CM(&e, "rdma_" #name, rc, real(id, param));      \
 		again = done_before(id, accepts, !rc);                  \
-		EXPLAIN_CALL(&call, #name, again, len, false);          \
-		add_param(&call.event.line, param);                     \
-		call_end(&call, id);                                    \
+		EXPLAIN_CALL(&e, #name, again, len, false);             \
+		add_param(&e.line, param);                              \
+		end(&e, id);                                            \
 		return rc;                                              \
 	}
 CONNECTION(connect, false)
@@ -301,56 +230,48 @@ static const void *owner_of(const struct rdma_cm_event *event)
 	return event->listen_id ? event->listen_id : event->id;
 }
 
-static void record_event(struct cm_call *call,
-			 const struct rdma_cm_event *event)
-{
-	struct explanation why = explain_cm_event(event->event, event->status);
-	const char *name = cm_event_name(event->event);
-	struct cm_id *known;
-
-	LINE_TEXT(&call->event.line, "op", name);
-	LINE_NUMBER(&call->event.line, "cm_status", event->status);
-	if (why.id)
-		event_explain(&call->event, why,
-			      "rdma_get_cm_event(): %s, status %d", name,
-			      event->status);
-	writer_lock();
-	known = know_id(owner_of(event));
-	if (known)
-		known->unacked++;
-	add_id(&call->event.line, event->id);
-	event_end(&call->event);
-}
-
 EXPORTED int rdma_get_cm_event(struct rdma_event_channel *channel,
 			       struct rdma_cm_event **event)
 {
 	REAL(rdma_get_cm_event, "RDMACM_1.0", -1);
-	struct cm_call call;
+	struct explanation why;
+	struct object *owner;
+	const char *name;
+	struct event e;
 	int rc;
 
-	call_begin(&call, "rdma_get_cm_event");
-	rc = real(channel, event);
-	if (!call_returned(&call, "rdma_event", rc))
-		return rc;
+	RECORD_CM(&e, "rdma_get_cm_event", rc, real(channel, event));
 	if (rc) {
-		event_drop(&call.event);
+		event_drop(&e);
 		return rc;
 	}
-	record_event(&call, *event);
-	return rc;
+	name = cm_event_name((*event)->event);
+	line_start(&e.line, "rdma_event");
+	LINE_TEXT(&e.line, "op", name);
+	LINE_NUMBER(&e.line, "cm_status", (*event)->status);
+	why = explain_cm_event((*event)->event, (*event)->status);
+	if (why.id)
+		event_explain(&e, why, "rdma_get_cm_event(): %s, status %d",
+			      name, (*event)->status);
+	writer_lock();
+	owner = object_add(OBJECT_CM_ID, owner_of(*event), NULL);
+	if (owner)
+		owner->events_got++;
+	add_id(&e.line, (*event)->id);
+	event_end(&e);
+	return 0;
 }
 
 EXPORTED int rdma_ack_cm_event(struct rdma_cm_event *event)
 {
 	REAL(rdma_ack_cm_event, "RDMACM_1.0", -1);
-	struct cm_id *known;
+	struct object *owner;
 
 	if (event && !recorder_inside && recorder_ready()) {
 		writer_lock();
-		known = know_id(owner_of(event));
-		if (known && known->unacked)
-			known->unacked--;
+		owner = object_find(OBJECT_CM_ID, owner_of(event));
+		if (owner && owner->events_acked < owner->events_got)
+			owner->events_acked++;
 		writer_unlock();
 	}
 	return real(event);
@@ -359,16 +280,19 @@ EXPORTED int rdma_ack_cm_event(struct rdma_cm_event *event)
 /* 别的线程也许正要 ack，所以只是警告；真的没有返回，报告才算它是原因。*/
 static void warn_unacked(const void *id)
 {
+	const struct object *object;
 	struct explanation why;
-	const struct cm_id *known;
 	struct line line;
 
+	if (recorder_inside || !recorder_ready())
+		return;
 	writer_lock();
-	known = know_id(id);
-	if (known && known->unacked) {
-		why = explain_cm_unacked(known->unacked);
+	object = object_find(OBJECT_CM_ID, id);
+	if (object && object->events_got != object->events_acked) {
+		why = explain_cm_unacked((unsigned int)(object->events_got -
+							object->events_acked));
 		line_start(&line, "warning");
-		LINE_NUMBER(&line, "cm_id", known->number);
+		LINE_NUMBER(&line, "cm_id", object->id);
 		line_add_why(&line, &why);
 		writer_add_now(&line);
 	}
@@ -378,21 +302,15 @@ static void warn_unacked(const void *id)
 EXPORTED int rdma_destroy_id(struct rdma_cm_id *id)
 {
 	REAL(rdma_destroy_id, "RDMACM_1.0", -1);
-	struct cm_call call;
-	struct cm_id *known;
+	struct event e;
 	int rc;
 
-	call_begin(&call, "rdma_destroy_id");
-	if (call.on)
-		warn_unacked(id);
-	rc = real(id);
-	if (!call_returned(&call, "rdma_destroy_id", rc))
-		return rc;
-	EXPLAIN_CALL(&call, "destroy_id", false, 0, false);
+	warn_unacked(id);
+	RECORD_CM(&e, "rdma_destroy_id", rc, real(id));
+	EXPLAIN_CALL(&e, "destroy_id", false, 0, false);
 	writer_lock();
-	known = add_id(&call.event.line, id);
-	if (known)
-		*known = (struct cm_id){ 0 };
-	event_end(&call.event);
+	add_id(&e.line, id);
+	object_free(object_detach(OBJECT_CM_ID, id));
+	event_end(&e);
 	return rc;
 }

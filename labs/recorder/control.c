@@ -66,9 +66,7 @@ static void warn_of_port(struct ibv_context *context, uint8_t port)
 	LINE_TEXT(&line, "dev", device_of(context));
 	LINE_NUMBER(&line, "port", port);
 	line_add_why(&line, &why);
-	writer_lock();
-	writer_add_now(&line);
-	writer_unlock();
+	writer_put(&line);
 }
 
 static void record_ports(struct ibv_context *context, uint32_t id)
@@ -97,9 +95,7 @@ static void record_ports(struct ibv_context *context, uint32_t id)
 				  : "InfiniBand");
 		LINE_NUMBER(&line, "active_mtu", 128u << port.active_mtu);
 		LINE_NUMBER(&line, "lid", port.lid);
-		writer_lock();
-		writer_add_now(&line);
-		writer_unlock();
+		writer_put(&line);
 		if (port.state != IBV_PORT_ACTIVE)
 			warn_of_port(context, i);
 	}
@@ -353,19 +349,30 @@ EXPORTED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	return err;
 }
 
-/* 取了多少、ack 了多少，ibv_destroy_cq 时要相等。*/
+/* 取了多少、ack 了多少，ibv_destroy_cq 时要相等。快路径：多半不用锁就找得到。*/
 static void count_events(const struct ibv_cq *cq, unsigned int got,
 			 unsigned int acked)
 {
-	struct object *object;
+	struct object *object = object_find(OBJECT_CQ, cq);
+	struct ring *ring = ring_mine();
 
-	writer_lock();
-	object = object_find(OBJECT_CQ, cq);
-	if (object) {
-		object->events_got += got;
-		object->events_acked += acked;
+	if (!object) {
+		writer_lock();
+		object = object_find(OBJECT_CQ, cq);
+		writer_unlock();
 	}
-	writer_unlock();
+	if (object)
+		atomic_fetch_add_explicit(got ? &object->events_got
+					      : &object->events_acked,
+					  got + acked, memory_order_relaxed);
+	ring_add(ring, got ? RECORD_CQ_EVENT : RECORD_ACK, cq, ring_stamp())
+		->length = acked;
+	ring_publish(ring);
+}
+
+static bool counts_events(void)
+{
+	return !recorder_inside && !recorder.control_only && recorder_ready();
 }
 
 /*
@@ -376,45 +383,24 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 			      struct ibv_cq **cq, void **cq_context)
 {
 	REAL(ibv_get_cq_event, "IBVERBS_1.1", -1);
-	const char *outer;
-	struct ring *ring;
 	int rc;
 
-	if (recorder_inside || recorder.control_only || !recorder_ready())
+	if (!counts_events())
 		return real(channel, cq, cq_context);
-	ring = ring_mine();
-	if (!ring)
-		return real(channel, cq, cq_context);
-	outer = event_enters("get_cq_event");
-	atomic_store(&ring->slot->sleeps, (uintptr_t)channel);
+	ring_sleeps(ring_mine(), channel);
 	rc = real(channel, cq, cq_context);
-	atomic_store(&ring->slot->sleeps, 0);
-	event_leaves(outer);
-	if (rc)
-		return rc;
-	count_events(*cq, 1, 0);
-	ring_put(ring, (struct record){
-			       .stamp = ring_stamp(),
-			       .object = (uintptr_t)*cq,
-			       .kind = RECORD_CQ_EVENT,
-		       });
-	return 0;
+	ring_sleeps(ring_mine(), NULL);
+	if (!rc)
+		count_events(*cq, 1, 0);
+	return rc;
 }
 
 EXPORTED void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
 {
 	REAL(ibv_ack_cq_events, "IBVERBS_1.1", );
-	struct ring *ring = NULL;
 
-	if (!recorder_inside && !recorder.control_only && recorder_ready())
-		ring = ring_mine();
-	if (ring)
+	if (counts_events())
 		count_events(cq, 0, nevents);
-	if (ring)
-		ring_put(ring, (struct record){ .stamp = ring_stamp(),
-						.object = (uintptr_t)cq,
-						.length = nevents,
-						.kind = RECORD_ACK });
 	real(cq, nevents);
 }
 

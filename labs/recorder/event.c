@@ -16,6 +16,25 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* 在别的调用里的（rdma_create_qp 里的 ibv_create_qp），还算在那一个里。*/
+static const char *enters(const char *name)
+{
+	struct ring *ring = ring_mine();
+	const char *outer = ring->in;
+
+	if (!outer)
+		ring_enters(ring, name);
+	return outer;
+}
+
+static void leaves(const char *outer)
+{
+	struct ring *ring = ring_mine();
+
+	if (ring->in != outer)
+		ring_enters(ring, outer);
+}
+
 /*
  * libibverbs 的函数会互相调用（ibv_reg_mr 调 ibv_reg_mr_iova2），解释器自己也要
  * ibv_query_qp：只记录最外面的一层。
@@ -31,35 +50,14 @@ bool event_begin(struct event *event, const char *name)
 	event->end = 0;
 	event->saved_errno = errno;
 	line_start(&event->line, name);
-	event->outer = event_enters(name);
+	event->outer = enters(name);
 	event->stamp = ring_stamp();
 	return true;
 }
 
-const char *event_enters(const char *name)
-{
-	struct ring *ring = ring_mine();
-	const char *outer;
-
-	if (!ring)
-		return NULL;
-	outer = ring->in;
-	if (!outer)
-		ring_enters(ring, name);
-	return outer;
-}
-
-void event_leaves(const char *outer)
-{
-	struct ring *ring = ring_mine();
-
-	if (ring && ring->in != outer)
-		ring_enters(ring, outer);
-}
-
 void event_drop(struct event *event)
 {
-	event_leaves(event->outer);
+	leaves(event->outer);
 	recorder_inside--;
 	errno = event->saved_errno;
 }
@@ -67,7 +65,7 @@ void event_drop(struct event *event)
 void event_returned(struct event *event, int err)
 {
 	event->end = ring_stamp();
-	event_leaves(event->outer);
+	leaves(event->outer);
 	event->saved_errno = errno;
 	event->err = err;
 }
@@ -99,7 +97,7 @@ void event_end(struct event *event)
 
 	LINE_NUMBER(line, "err", event->err);
 	line_add_why(line, &event->why);
-	event_leaves(event->outer);
+	leaves(event->outer);
 	writer_add(event->stamp, event->end, line);
 	writer_unlock();
 	if (event->tells)

@@ -36,13 +36,6 @@ struct event {
 /* False: call the real function and nothing else. */
 bool event_begin(struct event *event, const char *name);
 
-/*
- * The thread is in the call @name from now on, unless that is part of one that it is in
- * already; gives back that one, for event_leaves().
- */
-const char *event_enters(const char *name);
-void event_leaves(const char *outer);
-
 /* It is not worth a line. Without the lock. */
 void event_drop(struct event *event);
 

@@ -79,31 +79,26 @@ static struct hook *add(const void *key)
 static void record_current(const struct hook *h, struct ibv_cq_ex *cq)
 {
 	struct ring *ring = ring_mine();
-	struct record r = {
-		.wr_id = cq->wr_id,
-		.object = (uintptr_t)cq,
-		.qpn = RECORD_NO_QPN,
-		.length = RECORD_NO_LENGTH,
-		.kind = RECORD_COMPLETION,
-		.status = (uint8_t)cq->status,
-	};
+	struct record *r = ring_add(ring, RECORD_COMPLETION, cq, ring_stamp());
+	uint32_t qpn = RECORD_NO_QPN;
 
-	if (!ring)
-		return;
 	if ((h->wc_flags & IBV_WC_EX_WITH_QP_NUM) && cq->read_qp_num)
-		r.qpn = cq->read_qp_num(cq);
+		qpn = cq->read_qp_num(cq);
+	r->wr_id = cq->wr_id;
+	r->qpn = qpn;
+	r->length = RECORD_NO_LENGTH;
+	r->status = (uint8_t)cq->status;
 	if ((h->wc_flags & IBV_WC_EX_WITH_BYTE_LEN) && cq->read_byte_len)
-		r.length = cq->read_byte_len(cq);
+		r->length = cq->read_byte_len(cq);
 	if (cq->status) {
-		r.rkey = cq->read_vendor_err(cq);
+		r->rkey = cq->read_vendor_err(cq);
 	} else {
-		r.flags = (uint16_t)cq->read_wc_flags(cq);
-		r.opcode = (uint8_t)cq->read_opcode(cq);
+		r->flags = (uint16_t)cq->read_wc_flags(cq);
+		r->opcode = (uint8_t)cq->read_opcode(cq);
 	}
-	r.stamp = ring_stamp();
-	ring_put(ring, r);
+	ring_publish(ring);
 	if (cq->status != IBV_WC_SUCCESS)
-		completion_failed(ibv_cq_ex_to_cq(cq), r.qpn, cq->wr_id,
+		completion_failed(ibv_cq_ex_to_cq(cq), qpn, cq->wr_id,
 				  cq->status);
 }
 
@@ -112,11 +107,10 @@ static int traced_start_poll(struct ibv_cq_ex *cq,
 {
 	const struct hook *h = find(cq);
 	int rc = h->cq.start_poll(cq, attr);
-	struct ring *ring = ring_mine();
 
-	if (ring && rc)
-		ring_polled(ring, cq, true);
-	else if (ring)
+	if (rc)
+		ring_polled(ring_mine(), cq, true);
+	else
 		record_current(h, cq);
 	return rc;
 }
@@ -161,8 +155,10 @@ static void publish(struct hook *h)
 {
 	struct ring *ring = ring_mine();
 
-	for (unsigned int i = 0; ring && i < h->count; i++)
-		ring_put(ring, h->pending[i]);
+	for (unsigned int i = 0; i < h->count; i++) {
+		*ring_add(ring, RECORD_POST_SEND, NULL, 0) = h->pending[i];
+		ring_publish(ring);
+	}
 	h->count = 0;
 }
 
@@ -338,10 +334,10 @@ static int traced_wr_complete(struct ibv_qp_ex *qp)
 
 	publish(h);
 	rc = h->qp.wr_complete(qp);
-	if (!rc || !count || !ring_mine())
+	if (!rc || !count)
 		return rc;
 	recall(&first, &sge, &h->pending[0]);
-	send_refused("ibv_wr_complete", &qp->qp_base, &first, count, rc);
+	send_refused("ibv_wr_complete", &qp->qp_base, &first, count, rc, false);
 	return rc;
 }
 

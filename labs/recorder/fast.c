@@ -43,13 +43,15 @@ real_ops(const struct ibv_context *context)
 /* 驱动先看 num_sge 再去读它们；程序填错了的（99 个），后面就不是它的内存了。*/
 #define MOST_SGES 32
 
-static uint32_t sum(const struct ibv_sge *sge, int count)
+static void add_sges(struct record *r, const struct ibv_sge *sge, int count)
 {
-	uint32_t bytes = 0;
-
-	for (int i = 0; sge && count <= MOST_SGES && i < count; i++)
-		bytes += sge[i].length;
-	return bytes;
+	r->num_sge = (uint8_t)count;
+	if (count <= 0 || !sge)
+		return;
+	r->addr = sge->addr;
+	r->qpn = sge->lkey;
+	for (int i = 0; count <= MOST_SGES && i < count; i++)
+		r->length += sge[i].length;
 }
 
 /* ---- completion ----------------------------------------------------------- */
@@ -131,18 +133,16 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 static void record_completion(struct ring *ring, uint64_t stamp,
 			      const struct ibv_cq *cq, const struct ibv_wc *wc)
 {
-	ring_put(ring, (struct record){
-			       .stamp = stamp,
-			       .wr_id = wc->wr_id,
-			       .object = (uintptr_t)cq,
-			       .qpn = wc->qp_num,
-			       .length = wc->byte_len,
-			       .rkey = wc->vendor_err,
-			       .flags = (uint16_t)wc->wc_flags,
-			       .kind = RECORD_COMPLETION,
-			       .opcode = (uint8_t)wc->opcode,
-			       .status = (uint8_t)wc->status,
-		       });
+	struct record *r = ring_add(ring, RECORD_COMPLETION, cq, stamp);
+
+	r->wr_id = wc->wr_id;
+	r->qpn = wc->qp_num;
+	r->length = wc->byte_len;
+	r->rkey = wc->vendor_err;
+	r->flags = (uint16_t)wc->wc_flags;
+	r->opcode = (uint8_t)wc->opcode;
+	r->status = (uint8_t)wc->status;
+	ring_publish(ring);
 }
 
 static int traced_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
@@ -151,8 +151,6 @@ static int traced_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 	struct ring *ring = ring_mine();
 	uint64_t stamp;
 
-	if (!ring)
-		return n;
 	ring_polled(ring, cq, n <= 0);
 	if (n <= 0)
 		return n;
@@ -170,13 +168,9 @@ static int traced_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	struct ring *ring = ring_mine();
 
-	if (ring)
-		ring_put(ring, (struct record){
-				       .stamp = ring_stamp(),
-				       .object = (uintptr_t)cq,
-				       .flags = solicited_only != 0,
-				       .kind = RECORD_ARM,
-			       });
+	ring_add(ring, RECORD_ARM, cq, ring_stamp())->flags =
+		solicited_only != 0;
+	ring_publish(ring);
 	return real_ops(cq->context)->req_notify_cq(cq, solicited_only);
 }
 
@@ -207,18 +201,18 @@ static void *walk_to(struct walk *walk, void *next)
 	return next;
 }
 
-static void refused(struct ring *ring, const void *object, uint64_t wr_id,
-		    uint32_t count, bool send, int err)
+static void refused(const void *object, uint64_t wr_id, uint32_t count,
+		    bool send, int err)
 {
-	ring_put(ring, (struct record){
-			       .stamp = ring_stamp(),
-			       .wr_id = wr_id,
-			       .object = (uintptr_t)object,
-			       .length = count,
-			       .kind = RECORD_POST_FAILED,
-			       .opcode = send,
-			       .status = (uint8_t)err,
-		       });
+	struct ring *ring = ring_mine();
+	struct record *r =
+		ring_add(ring, RECORD_POST_FAILED, object, ring_stamp());
+
+	r->wr_id = wr_id;
+	r->length = count;
+	r->opcode = send;
+	r->status = (uint8_t)err;
+	ring_publish(ring);
 }
 
 /* ibv_post_* 返回正的错误码；老驱动有返回 -1 并设 errno 的。*/
@@ -253,74 +247,49 @@ static void explain_refusal(const char *call, struct ibv_qp *qp, uint64_t wr_id,
 }
 
 void send_refused(const char *call, struct ibv_qp *qp,
-		  const struct ibv_send_wr *wr, uint32_t count, int rc)
+		  const struct ibv_send_wr *wr, uint32_t count, int rc,
+		  bool returns)
 {
 	int err = error_of(rc);
 	struct explanation why;
 
 	recorder_inside++; /* 解释器要 ibv_query_qp */
-	why = explain_post_send(qp, wr, err);
+	why = returns ? explain_wr_cycle() : explain_post_send(qp, wr, err);
 	recorder_inside--;
-	refused(ring_mine(), qp, wr->wr_id, count, true, err);
+	refused(qp, wr->wr_id, count, true, err);
 	explain_refusal(call, qp, wr->wr_id, err, why);
-}
-
-static void list_returns(const char *call, struct ibv_qp *qp,
-			 const struct ibv_send_wr *wr, uint32_t count, int rc)
-{
-	refused(ring_mine(), qp, wr->wr_id, count, true, error_of(rc));
-	explain_refusal(call, qp, wr->wr_id, error_of(rc), explain_wr_cycle());
 }
 
 static void record_send(struct ring *ring, uint64_t stamp,
 			const struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
-	struct record r = {
-		.stamp = stamp,
-		.wr_id = wr->wr_id,
-		.object = (uintptr_t)qp,
-		.length = sum(wr->sg_list, wr->num_sge),
-		.flags = (uint16_t)wr->send_flags,
-		.kind = RECORD_POST_SEND,
-		.opcode = (uint8_t)wr->opcode,
-		.num_sge = (uint8_t)wr->num_sge,
-	};
+	struct record *r = ring_add(ring, RECORD_POST_SEND, qp, stamp);
 
-	if (wr->num_sge > 0 && wr->sg_list) {
-		r.addr = wr->sg_list[0].addr;
-		r.qpn = wr->sg_list[0].lkey;
-	}
+	r->wr_id = wr->wr_id;
+	r->flags = (uint16_t)wr->send_flags;
+	r->opcode = (uint8_t)wr->opcode;
+	add_sges(r, wr->sg_list, wr->num_sge);
 	if (qp->qp_type == IBV_QPT_UD) {
-		r.remote = wr->wr.ud.remote_qpn;
-		r.rkey = wr->wr.ud.remote_qkey;
+		r->remote = wr->wr.ud.remote_qpn;
+		r->rkey = wr->wr.ud.remote_qkey;
 	} else if (is_atomic(wr->opcode)) {
-		r.remote_addr = wr->wr.atomic.remote_addr;
-		r.rkey = wr->wr.atomic.rkey;
+		r->remote_addr = wr->wr.atomic.remote_addr;
+		r->rkey = wr->wr.atomic.rkey;
 	} else if (wr->opcode == IBV_WR_RDMA_WRITE ||
 		   wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
 		   wr->opcode == IBV_WR_RDMA_READ) {
-		r.remote_addr = wr->wr.rdma.remote_addr;
-		r.rkey = wr->wr.rdma.rkey;
+		r->remote_addr = wr->wr.rdma.remote_addr;
+		r->rkey = wr->wr.rdma.rkey;
 	}
-	ring_put(ring, r);
+	ring_publish(ring);
 }
 
 /* rxe 的 provider 照着 NULL 去读，程序就此崩溃：原因要在那之前说。*/
 static void look_at_ah(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
-	struct event e;
-
-	if (qp->qp_type != IBV_QPT_UD || wr->wr.ud.ah ||
-	    !event_begin(&e, "explain"))
-		return;
-	LINE_TEXT(&e.line, "about", "post");
-	LINE_HEX(&e.line, "wr_id", wr->wr_id);
-	event_explain(&e, explain_null_ah(),
-		      "ibv_post_send(QP %u of %s, wr_id 0x%llx)", qp->qp_num,
-		      qp->context->device->name, (unsigned long long)wr->wr_id);
-	writer_lock();
-	LINE_NUMBER(&e.line, "qp", object_id(OBJECT_QP, qp));
-	event_end(&e);
+	if (!wr->wr.ud.ah)
+		explain_refusal("ibv_post_send", qp, wr->wr_id, 0,
+				explain_null_ah());
 }
 
 static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
@@ -333,12 +302,12 @@ static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	uint32_t left = 0;
 	int rc;
 
-	for (struct ibv_send_wr *w = wr; ring && w; w = walk_to(&walk, w->next))
+	for (struct ibv_send_wr *w = wr; w; w = walk_to(&walk, w->next))
 		record_send(ring, stamp, qp, w);
-	if (ring && wr && __builtin_expect(qp->qp_type == IBV_QPT_UD, 0))
+	if (wr && __builtin_expect(qp->qp_type == IBV_QPT_UD, 0))
 		look_at_ah(qp, wr);
 	rc = real_ops(qp->context)->post_send(qp, wr, bad);
-	if (__builtin_expect(rc == 0, 1) || !ring)
+	if (__builtin_expect(rc == 0, 1) || !wr)
 		return rc;
 	if (bad)
 		first = *bad;
@@ -346,35 +315,24 @@ static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	for (struct ibv_send_wr *w = first; w; w = walk_to(&rest, w->next))
 		left++;
 	/* rxe 在状态不对时不填 bad_wr：WR 已经在环里，到了 RTS 会被执行。*/
-	if (!first)
-		first = wr;
-	if (walk.returned)
-		list_returns("ibv_post_send", qp, first, left, rc);
-	else
-		send_refused("ibv_post_send", qp, first, left, rc);
+	send_refused("ibv_post_send", qp, first ? first : wr, left, rc,
+		     walk.returned);
 	return rc;
 }
 
 static void record_recv(struct ring *ring, uint64_t stamp, const void *object,
 			const struct ibv_recv_wr *wr, enum record_kind kind)
 {
-	bool has = wr->num_sge > 0 && wr->sg_list;
+	struct record *r = ring_add(ring, kind, object, stamp);
 
-	ring_put(ring, (struct record){
-			       .stamp = stamp,
-			       .wr_id = wr->wr_id,
-			       .addr = has ? wr->sg_list[0].addr : 0,
-			       .object = (uintptr_t)object,
-			       .qpn = has ? wr->sg_list[0].lkey : 0,
-			       .length = sum(wr->sg_list, wr->num_sge),
-			       .kind = (uint8_t)kind,
-			       .num_sge = (uint8_t)wr->num_sge,
-		       });
+	r->wr_id = wr->wr_id;
+	add_sges(r, wr->sg_list, wr->num_sge);
+	ring_publish(ring);
 }
 
 /* @first: *bad_wr；驱动没有填的话是整串的头。*/
-static void recv_refused(struct ring *ring, const char *call, struct ibv_qp *qp,
-			 void *object, const struct ibv_recv_wr *first, int rc)
+static void recv_refused(const char *call, struct ibv_qp *qp, void *object,
+			 const struct ibv_recv_wr *first, int rc)
 {
 	struct walk walk = WALK(first);
 	int err = error_of(rc);
@@ -392,7 +350,7 @@ static void recv_refused(struct ring *ring, const char *call, struct ibv_qp *qp,
 			 : explain_post_srq_recv((struct ibv_srq *)object,
 						 first, err);
 	recorder_inside--;
-	refused(ring, object, first->wr_id, left, false, err);
+	refused(object, first->wr_id, left, false, err);
 	explain_refusal(call, qp, first->wr_id, err, why);
 }
 
@@ -406,12 +364,12 @@ static void recv_refused(struct ring *ring, const char *call, struct ibv_qp *qp,
 		uint64_t stamp = ring_stamp();                       \
 		int rc;                                              \
                                                                      \
-		for (struct ibv_recv_wr *w = wr; ring && w;          \
+		for (struct ibv_recv_wr *w = wr; w;                  \
 		     w = walk_to(&walk, w->next))                    \
 			record_recv(ring, stamp, to, w, kind);       \
 		rc = real_ops(to->context)->call(to, wr, bad);       \
-		if (__builtin_expect(rc != 0, 0) && ring && wr)      \
-			recv_refused(ring, "ibv_" #call, qp, to,     \
+		if (__builtin_expect(rc != 0, 0) && wr)              \
+			recv_refused("ibv_" #call, qp, to,           \
 				     !bad || !*bad ? wr : *bad, rc); \
 		return rc;                                           \
 	}

@@ -7,6 +7,7 @@
 #define RECORDER_HOOKS_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 
 /* ---- fast.c: context->ops ---- */
 
@@ -43,10 +44,11 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 
 /*
  * The driver refused @count requests of @qp from @wr on, with what it returned:
- * record that and explain it.
+ * record that and explain it. @returns: the list comes back to a request of its own.
  */
 void send_refused(const char *call, struct ibv_qp *qp,
-		  const struct ibv_send_wr *wr, uint32_t count, int rc);
+		  const struct ibv_send_wr *wr, uint32_t count, int rc,
+		  bool returns);
 
 /* ---- extended.c: verbs_context, ibv_qp_ex, ibv_cq_ex ---- */
 

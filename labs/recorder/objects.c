@@ -14,11 +14,11 @@
 #define BUCKETS 1024u
 #define CHUNK	(64u * 1024)
 
-static struct object *buckets[BUCKETS];
+static struct object *_Atomic buckets[BUCKETS];
 static struct object *unused;
 static uint32_t ids[OBJECT_KINDS];
 
-static struct object **bucket_of(const void *pointer)
+static struct object *_Atomic *bucket_of(const void *pointer)
 {
 	uint64_t hash = (uint64_t)(uintptr_t)pointer * 0x9e3779b97f4a7c15u;
 
@@ -74,7 +74,7 @@ struct object *object_add(enum object_kind kind, const void *pointer,
 struct object *object_detach(enum object_kind kind, const void *pointer)
 {
 	struct object *object = object_find(kind, pointer);
-	struct object **at = bucket_of(pointer);
+	struct object *_Atomic *at = bucket_of(pointer);
 
 	if (!object)
 		return NULL;
@@ -86,7 +86,7 @@ struct object *object_detach(enum object_kind kind, const void *pointer)
 
 void object_attach(struct object *object)
 {
-	struct object **bucket;
+	struct object *_Atomic *bucket;
 
 	if (!object)
 		return;
@@ -99,6 +99,7 @@ void object_free(struct object *object)
 {
 	if (!object)
 		return;
+	object->pointer = NULL; /* 不拿锁的人也许正走到这里 */
 	object->next = unused;
 	unused = object;
 }

@@ -10,23 +10,27 @@
 #include "recording.h"
 
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct object {
-	const void *pointer; /* the program's handle */
+	const void *_Atomic pointer; /* the program's handle; NULL: unused */
 	enum object_kind kind;
 	uint32_t id; /* counts from 1 for each kind */
-	struct object *next;
+	struct object *_Atomic next;
 	struct ibv_context *context;
-	uint64_t events_got, events_acked; /* CQ */
-	uint32_t qpn;			   /* QP */
-	bool to_error;			   /* the program moved it to ERR */
-	bool failed; /* its first bad completion was told */
+	_Atomic uint64_t events_got, events_acked; /* CQ, rdma_cm_id */
+	bool connected, accepted;		   /* rdma_cm_id */
+	uint32_t qpn;				   /* QP */
+	bool to_error; /* the program moved it to ERR */
+	bool failed;   /* its first bad completion was told */
 };
 
 /* Returns NULL if there is no memory. A known handle keeps its id. */
 struct object *object_add(enum object_kind kind, const void *pointer,
 			  struct ibv_context *context);
+
+/* Without the lock it may be NULL while others come and go. */
 struct object *object_find(enum object_kind kind, const void *pointer);
 
 /*

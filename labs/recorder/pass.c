@@ -40,18 +40,6 @@ PASS(ssize_t, _ibv_query_gid_table, "IBVERBS_1.11", -ENOSYS,
      (struct ibv_context * context, struct ibv_gid_entry *entries, size_t max,
       uint32_t flags, size_t size),
      context, entries, max, flags, size)
-PASS(const char *, ibv_wc_status_str, "IBVERBS_1.1", "?",
-     (enum ibv_wc_status status), status)
-PASS(const char *, ibv_event_type_str, "IBVERBS_1.1", "?",
-     (enum ibv_event_type type), type)
-PASS(const char *, ibv_port_state_str, "IBVERBS_1.1", "?",
-     (enum ibv_port_state state), state)
-
-void ibv_free_device_list(struct ibv_device **list)
-{
-	REAL(ibv_free_device_list, "IBVERBS_1.1", );
-	real(list);
-}
 
 const char *ibv_get_device_name(struct ibv_device *device)
 {

@@ -91,7 +91,7 @@ struct thread_slot {
 	_Atomic uint64_t polled; /* the CQ that it polled last: its address */
 	_Atomic uint64_t polls;	 /* how often it polled and got nothing */
 	_Atomic uint64_t sleeps; /* the channel that it sleeps on, or 0 */
-	char in[32];		 /* the recorded call that it is in, or "" */
+	char in[32]; /* the other recorded call that it is in, or "" */
 };
 
 #define BLOCK_SLOTS \
@@ -135,6 +135,7 @@ enum object_kind {
 	OBJECT_SRQ,
 	OBJECT_QP,
 	OBJECT_AH,
+	OBJECT_CM_ID, /* no member: its number stands under "cm_id" */
 	OBJECT_KINDS
 };
 

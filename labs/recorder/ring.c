@@ -28,13 +28,16 @@ static struct {
 	uint32_t rings;	       /* 文件里有几块是 ring 的 */
 	uint32_t control;      /* 几块是 event 的 */
 	struct block *threads; /* 放 thread_slot 的最后一块 */
-	uint32_t slots;	       /* 其中用了几个 */
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-__thread struct ring *ring_of_thread;
-struct ring *_Atomic all_rings;
+/* 没有地方记的，都写在这里 */
+static struct thread_slot no_slot;
+static union {
+	struct block head;
+	char bytes[BLOCK_SIZE];
+} no_block;
 
-static struct thread_slot no_slot; /* 没有地方记的，都写在这里 */
+__thread struct ring ring_of_thread;
 
 static pthread_key_t ring_key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -48,20 +51,6 @@ static bool have_queue(void)
 	if (!pool.full && most)
 		pool.full = recorder_pages(most * sizeof(struct block *));
 	return pool.full != NULL;
-}
-
-static struct block *grow(void)
-{
-	struct block *block = file_grow();
-
-	if (block)
-		pool.rings++;
-	return block;
-}
-
-static bool may_grow(void)
-{
-	return (uint64_t)(pool.rings + 1) * BLOCK_SIZE <= recorder.last;
 }
 
 /* 最旧的那块。*/
@@ -88,41 +77,70 @@ static void start_block(struct block *block, enum block_kind kind, pid_t tid)
 }
 
 /* 写满了的排进队里：从此可以被取走。*/
-static void retire(struct ring *ring)
+static void retire(const struct ring *ring)
 {
-	if (ring->block)
+	if (ring->block != &no_block.head)
 		pool.full[pool.last++ % file_most_blocks()] = ring->block;
 }
 
+static struct block *grow(void)
+{
+	struct block *block = file_grow();
+
+	pool.rings += block != NULL;
+	return block;
+}
+
+/* 每个线程总要有一块，哪怕超过 --last。*/
 static struct block *next_block(void)
 {
-	struct block *block = may_grow() ? grow() : NULL;
+	bool more = (uint64_t)(pool.rings + 1) * BLOCK_SIZE <= recorder.last;
+	struct block *block = more ? grow() : take_oldest();
 
-	return block ? block : take_oldest();
+	if (!block)
+		block = more ? take_oldest() : grow();
+	return block;
 }
 
 /* ---- 线程此刻在做什么 ------------------------------------------------------ */
 
-static bool next_slots(void)
+/* 结束了的线程留下的；没有就再来一块。*/
+static struct thread_slot *free_slot(void)
 {
-	if (pool.threads && pool.slots < BLOCK_SLOTS)
-		return true;
+	struct thread_slot *slots;
+
+	if (pool.threads) {
+		slots = (struct thread_slot *)(pool.threads + 1);
+		for (size_t i = 0; i < BLOCK_SLOTS; i++)
+			if (!atomic_load(&slots[i].tid))
+				return &slots[i];
+	}
 	pool.threads = file_grow();
-	pool.slots = 0;
-	if (pool.threads)
-		start_block(pool.threads, BLOCK_THREADS, 0);
-	return pool.threads != NULL;
+	if (!pool.threads)
+		return NULL;
+	start_block(pool.threads, BLOCK_THREADS, 0);
+	return (struct thread_slot *)(pool.threads + 1);
 }
 
 static void take_slot(struct ring *ring)
 {
+	struct thread_slot *slot;
+
 	pthread_mutex_lock(&pool.lock);
-	if (file_header() && next_slots()) {
-		ring->slot =
-			(struct thread_slot *)(pool.threads + 1) + pool.slots++;
-		atomic_store(&ring->slot->tid, ring->tid);
+	slot = file_header() ? free_slot() : NULL;
+	if (slot) {
+		ring->slot = slot;
+		atomic_store(&slot->tid, ring->tid);
 	}
 	pthread_mutex_unlock(&pool.lock);
+}
+
+void ring_sleeps(struct ring *ring, const void *channel)
+{
+	if (ring->slot == &no_slot)
+		take_slot(ring);
+	atomic_store_explicit(&ring->slot->sleeps, (uintptr_t)channel,
+			      memory_order_relaxed);
 }
 
 void ring_enters(struct ring *ring, const char *name)
@@ -133,8 +151,7 @@ void ring_enters(struct ring *ring, const char *name)
 	strncpy(ring->slot->in, name ? name : "", sizeof(ring->slot->in) - 1);
 }
 
-/* 每个线程总要有一块，哪怕超过 --last。*/
-bool ring_next_block(struct ring *ring)
+void ring_next_block(struct ring *ring)
 {
 	int saved_errno = errno;
 	struct block *block = NULL;
@@ -142,20 +159,15 @@ bool ring_next_block(struct ring *ring)
 	if (ring->slot == &no_slot)
 		take_slot(ring);
 	pthread_mutex_lock(&pool.lock);
-	if (file_header() && have_queue()) {
+	if (file_header() && have_queue())
 		block = next_block();
-		if (!block)
-			block = grow();
-	}
-	if (block) {
+	if (block)
 		start_block(block, BLOCK_RING, ring->tid);
-		retire(ring);
-		ring->block = block;
-		ring->used = 0;
-	}
+	retire(ring);
+	ring->block = block ? block : &no_block.head;
+	ring->used = 0;
 	pthread_mutex_unlock(&pool.lock);
 	errno = saved_errno;
-	return block;
 }
 
 struct block *ring_control_block(void)
@@ -175,17 +187,17 @@ struct block *ring_control_block(void)
 
 /* ---- 线程 ----------------------------------------------------------------- */
 
-/* 线程结束：块留给以后的线程接着用，所以只做个记号，不释放。*/
+/* 线程结束：块排进队里，位置留给以后的线程：来来去去的线程不会越用越多。*/
 static void thread_ends(void *ended)
 {
 	struct ring *ring = ended;
 
-	ring_of_thread = NULL;
-	if (ring->slot != &no_slot) {
-		ring->slot->in[0] = '\0';
-		atomic_store(&ring->slot->tid, 0);
-	}
-	atomic_store(&ring->orphan, true);
+	pthread_mutex_lock(&pool.lock);
+	retire(ring);
+	pthread_mutex_unlock(&pool.lock);
+	ring->slot->in[0] = '\0';
+	atomic_store(&ring->slot->tid, 0);
+	ring->tid = 0;
 }
 
 static void make_key(void)
@@ -193,60 +205,17 @@ static void make_key(void)
 	pthread_key_create(&ring_key, thread_ends);
 }
 
-/* 已经结束的线程留下的可以接着用：线程来来去去的程序不会越用越多内存。*/
-static struct ring *adopt(void)
-{
-	struct ring *ring = atomic_load(&all_rings);
-	bool orphan;
-
-	for (; ring; ring = ring->next) {
-		orphan = true;
-		if (atomic_load(&ring->orphan) &&
-		    atomic_compare_exchange_strong(&ring->orphan, &orphan,
-						   false))
-			return ring;
-	}
-	return NULL;
-}
-
-static struct ring *map_ring(void)
-{
-	struct ring *ring = recorder_pages(sizeof(*ring));
-
-	if (!ring)
-		return NULL;
-	ring->slot = &no_slot;
-	ring->next = atomic_load(&all_rings);
-	while (!atomic_compare_exchange_weak(&all_rings, &ring->next, ring))
-		;
-	return ring;
-}
-
-/* 块上写着线程号：换了线程，就从新的一块写起。*/
-static void set_thread(struct ring *ring)
-{
-	ring->tid = (pid_t)syscall(SYS_gettid);
-	ring->used = BLOCK_RECORDS;
-	if (ring->slot != &no_slot)
-		atomic_store(&ring->slot->tid, ring->tid);
-}
-
-struct ring *ring_new(void)
+void ring_begin(void)
 {
 	int saved_errno = errno;
-	struct ring *ring;
 
 	pthread_once(&key_once, make_key);
-	ring = adopt();
-	if (!ring)
-		ring = map_ring();
-	ring_of_thread = ring;
-	if (ring) {
-		set_thread(ring);
-		pthread_setspecific(ring_key, ring);
-	}
+	ring_of_thread = (struct ring){ .block = &no_block.head,
+					.used = BLOCK_RECORDS,
+					.slot = &no_slot,
+					.tid = (pid_t)syscall(SYS_gettid) };
+	pthread_setspecific(ring_key, &ring_of_thread);
 	errno = saved_errno;
-	return ring;
 }
 
 /* fork 的那一刻不能有别的线程正换着块：子进程里再没有人放开它的锁。*/
@@ -263,17 +232,7 @@ void ring_fork_is_over(void)
 /* fork 之后，块都是父进程的；子进程从空的开始，写自己的文件。*/
 void ring_after_fork(void)
 {
-	struct ring *ring = atomic_load(&all_rings);
-
-	for (; ring; ring = ring->next) {
-		ring->block = NULL;
-		ring->slot = &no_slot;
-		ring->in = NULL;
-		if (ring == ring_of_thread)
-			set_thread(ring);
-		else
-			atomic_store(&ring->orphan, true);
-	}
+	ring_of_thread.tid = 0;
 	pool.first = pool.last = 0;
 	pool.rings = pool.control = 0;
 	pool.threads = NULL;

@@ -15,7 +15,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
@@ -24,29 +23,30 @@
 #endif
 
 struct ring {
-	struct block *block; /* NULL: there is none, and nothing is recorded */
-	uint64_t used;	     /* of its records */
+	struct block *block;
+	uint64_t used; /* of its records */
 	struct thread_slot *slot;
-	const char *in;	   /* the recorded call that it is in, or NULL */
-	struct ring *next; /* of all rings; never unlinked */
-	pid_t tid;
-	atomic_bool orphan; /* its thread has ended */
+	const char *in; /* the recorded call that it is in, or NULL */
+	pid_t tid;	/* 0: it has not begun */
 };
 
-extern __thread struct ring *ring_of_thread
+extern __thread struct ring ring_of_thread
 	__attribute__((tls_model("initial-exec")));
 
-/* All rings of the process; new ones are put in front. */
-extern struct ring *_Atomic all_rings;
+/* The calling thread begins. */
+void ring_begin(void);
 
-/* The calling thread gets a ring. NULL: no memory; it is then not recorded. */
-struct ring *ring_new(void);
-
-/* The next block of @ring, the calling thread's. False: there is none. */
-bool ring_next_block(struct ring *ring);
+/*
+ * The next block of @ring, the calling thread's. If there is none, what the thread does
+ * is not recorded until this one would be full.
+ */
+void ring_next_block(struct ring *ring);
 
 /* The thread is in the recorded call @name; NULL: in none. */
 void ring_enters(struct ring *ring, const char *name);
+
+/* The thread sleeps in get_cq_event() on @channel; NULL: it does not. */
+void ring_sleeps(struct ring *ring, const void *channel);
 
 /* A block for events, with the writer's lock. NULL: there is none, or enough. */
 struct block *ring_control_block(void);
@@ -93,18 +93,28 @@ static inline void ring_polled(struct ring *ring, const void *cq, bool in_vain)
 
 static inline struct ring *ring_mine(void)
 {
-	struct ring *ring = ring_of_thread;
-
-	return __builtin_expect(ring != NULL, 1) ? ring : ring_new();
+	if (__builtin_expect(!ring_of_thread.tid, 0))
+		ring_begin();
+	return &ring_of_thread;
 }
 
-/* One more record. */
-static inline void ring_put(struct ring *ring, struct record record)
+/* One more record; what else it has to say is set before ring_publish(). */
+static inline struct record *ring_add(struct ring *ring, enum record_kind kind,
+				      const void *object, uint64_t stamp)
 {
-	if (__builtin_expect(ring->used == BLOCK_RECORDS || !ring->block, 0) &&
-	    !ring_next_block(ring))
-		return;
-	((struct record *)(ring->block + 1))[ring->used++] = record;
+	struct record *record;
+
+	if (__builtin_expect(ring->used == BLOCK_RECORDS, 0))
+		ring_next_block(ring);
+	record = (struct record *)(ring->block + 1) + ring->used++;
+	*record = (struct record){ .stamp = stamp,
+				   .object = (uintptr_t)object,
+				   .kind = (uint8_t)kind };
+	return record;
+}
+
+static inline void ring_publish(struct ring *ring)
+{
 	atomic_store_explicit(&ring->block->used, ring->used,
 			      memory_order_release);
 }

@@ -125,9 +125,7 @@ static void add_start(bool child)
 	n = read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text));
 	text[strcspn(text, "\n")] = '\0';
 	LINE_TEXT(&line, "boot", text);
-	writer_lock();
-	writer_add_now(&line);
-	writer_unlock();
+	writer_put(&line);
 }
 
 static bool forked;
@@ -198,9 +196,7 @@ __attribute__((destructor)) static void leave(void)
 	if (!is_recording())
 		return;
 	exit_line(&line);
-	writer_lock();
-	writer_add_now(&line);
-	writer_unlock();
+	writer_put(&line);
 	writer_tell(TOLD_OVER, exit_status > 0);
 }
 

@@ -25,14 +25,13 @@
 
 static struct {
 	pthread_mutex_t lock;
-	atomic_int owner;    /* tid，持 lock 者 */
 	struct block *block; /* 放 event 的 */
 	pid_t pid;
 } writer = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* 等放开 lock 再来的信号；各个线程自己的。*/
-static __thread volatile sig_atomic_t put_off
-	__attribute__((tls_model("initial-exec")));
+/* 各个线程自己的：正拿着 lock，或正要拿；等放开 lock 再来的信号。*/
+static __thread volatile sig_atomic_t holding,
+	put_off __attribute__((tls_model("initial-exec")));
 
 #define WAIT_MS 3000 /* 结束时，等判断最多多久 */
 
@@ -48,6 +47,15 @@ static uint64_t clock_ns(clockid_t clock)
 
 /* ---- event ---------------------------------------------------------------- */
 
+/* 看着的人写的东西，放在它自己的一块里：两个写的人，各写各的。*/
+static void give_watcher_a_block(struct recording_header *header)
+{
+	struct block *block = ring_control_block();
+
+	if (block)
+		header->watchers_block = (uint32_t)file_index(block) + 1;
+}
+
 /* 放得下 @size 的地方；没有了就数着。*/
 static char *room(size_t size)
 {
@@ -56,8 +64,11 @@ static char *room(size_t size)
 	if (!header)
 		return NULL;
 	if (!writer.block || atomic_load(&writer.block->used) + size >
-				     BLOCK_SIZE - sizeof(struct block))
+				     BLOCK_SIZE - sizeof(struct block)) {
 		writer.block = ring_control_block();
+		if (recorder.watcher > 0 && !header->watchers_block)
+			give_watcher_a_block(header);
+	}
 	if (!writer.block) {
 		atomic_fetch_add(&header->events_lost, 1);
 		return NULL;
@@ -89,55 +100,41 @@ void writer_add(uint64_t stamp, uint64_t end, const struct line *line)
 
 void writer_add_now(const struct line *line)
 {
-	uint64_t now = ring_stamp();
+	writer_add(ring_stamp(), 0, line);
+}
 
-	writer_add(now, 0, line);
+void writer_put(const struct line *line)
+{
+	writer_lock();
+	writer_add_now(line);
+	writer_unlock();
 }
 
 /* ---- 锁 ------------------------------------------------------------------- */
 
-static void locked(void)
-{
-	atomic_store(&writer.owner, (int)syscall(SYS_gettid));
-}
-
 void writer_lock(void)
 {
+	holding = 1;
 	pthread_mutex_lock(&writer.lock);
-	locked();
-}
-
-bool writer_try_lock(void)
-{
-	if (pthread_mutex_trylock(&writer.lock))
-		return false;
-	locked();
-	return true;
 }
 
 void writer_unlock(void)
 {
-	atomic_store(&writer.owner, 0);
+	int sig;
+
 	pthread_mutex_unlock(&writer.lock);
-	if (put_off) {
-		int sig = put_off;
-
-		put_off = 0;
+	holding = 0;
+	sig = put_off;
+	put_off = 0;
+	if (sig)
 		raise(sig);
-	}
-}
-
-static bool is_mine(void)
-{
-	return atomic_load(&writer.owner) == (int)syscall(SYS_gettid);
 }
 
 bool writer_puts_off(int sig)
 {
-	if (!is_mine())
-		return false;
-	put_off = sig;
-	return true;
+	if (holding)
+		put_off = sig;
+	return holding;
 }
 
 /* 被信号打断的线程自己可能正拿着锁：那就等不到它了。*/
@@ -145,8 +142,9 @@ void writer_last_words(const struct line *last)
 {
 	const struct timespec nap = { .tv_nsec = 1000000 };
 
-	for (int i = 0; i < 200 && !is_mine(); i++) {
-		if (writer_try_lock()) {
+	for (int i = 0; i < 200 && !holding; i++) {
+		if (!pthread_mutex_trylock(&writer.lock)) {
+			holding = 1;
 			writer_add_now(last);
 			writer_unlock();
 			return;
@@ -198,24 +196,10 @@ void writer_tell(enum told what, bool badly)
 
 /* ---- 进程 ----------------------------------------------------------------- */
 
-/* 看着的人停下时写的东西，放在它自己的一块里：两个写的人，各写各的。*/
-static void give_watcher_a_block(void)
-{
-	struct block *block = ring_control_block();
-
-	if (block)
-		file_header()->watchers_block = (uint32_t)file_index(block) + 1;
-}
-
 int writer_open(bool child)
 {
-	int rc;
-
 	writer.pid = getpid();
-	rc = file_claim(child);
-	if (!rc && recorder.watcher > 0)
-		give_watcher_a_block();
-	return rc;
+	return file_claim(child);
 }
 
 bool writer_owns_process(void)

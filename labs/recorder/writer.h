@@ -15,14 +15,14 @@
 #include <stdint.h>
 
 void writer_lock(void);
-bool writer_try_lock(void); /* False: somebody else has it, or this thread */
 void writer_unlock(void);
 
 /* With the lock: add an event that began at @stamp and was over at @end. */
 void writer_add(uint64_t stamp, uint64_t end, const struct line *line);
 
-/* One that happens now. */
+/* One that happens now; writer_put() takes the lock. */
 void writer_add_now(const struct line *line);
+void writer_put(const struct line *line);
 
 /* What the watcher (qptrace-report --watch) is to be told of. */
 enum told {

@@ -38,6 +38,9 @@ struct block *view_block(const struct view *view, size_t i);
 struct thread_slot *view_slot(const struct view *view,
 			      const struct thread_slot *last);
 
+/* The recorded call that the thread is in, or "". */
+const char *view_call(const struct thread_slot *slot);
+
 struct watcher;
 
 /* Is @path one of those that @w watches? */

@@ -555,8 +555,8 @@ uint64_t look_places(const struct view *view)
 
 		while ((slot = view_slot(view, slot)))
 			if (atomic_load(&slot->tid) == threads[i] &&
-			    slot->in[0])
-				in = slot->in;
+			    *view_call(slot))
+				in = view_call(slot);
 		if (!in)
 			proc_blocked(view->pid, threads[i], &where);
 		in = in ? in : where.call;

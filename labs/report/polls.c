@@ -62,7 +62,7 @@ static void take_slots(struct account *a)
 		d->tid = atomic_load(&slot->tid);
 		d->polled = atomic_load(&slot->polled);
 		d->sleeps = atomic_load(&slot->sleeps);
-		snprintf(d->in, sizeof(d->in), "%.31s", slot->in);
+		snprintf(d->in, sizeof(d->in), "%.31s", view_call(slot));
 	}
 }
 

@@ -97,3 +97,8 @@ bool is_watched(const struct watcher *w, const char *path)
 {
 	return watched_bytes(w, path);
 }
+
+const char *view_call(const struct thread_slot *slot)
+{
+	return atomic_load(&slot->sleeps) ? "get_cq_event" : slot->in;
+}
