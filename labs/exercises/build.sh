@@ -149,21 +149,20 @@ later_than() {
 # borrowed: why what was compiled into $box is not the learner's own; "" if it is. What is
 # mended (broken.sed) may well become what it was.
 borrowed() {
-	local file real flags
+	local file flags here
 	flags=$(pkg-config --cflags-only-I libibverbs 2>/dev/null)
+	here=$(realpath "$box")
 	while IFS= read -r file; do
-		real=$(cd "$box/src" && realpath -- "$file" 2>/dev/null)
-		case $real in
-		"$box/src/$stage_file" | "$(realpath "$box")/src/$stage_file" | "$box"/*.s | "$root"/common/*.h | \
-			"$root/$(dirname "$source")"/*.h | "$root"/labs/exercises/former.h) ;;
+		case $file in
+		"$here/src/$stage_file" | "$here"/*.s | "$root"/common/*.h | "$root/${source%/*}"/*.h | "$root"/labs/exercises/former.h) ;;
 		/usr/include/*.h | /usr/lib/linux/uapi/*.h | /usr/lib/gcc/*.h | /usr/lib/llvm*.h | /usr/lib/clang/*.h | /usr/local/include/*.h) ;;
-		*) [[ $real == *.h && " $flags " == *" -I${real%/*} "* ]] || {
+		*) [[ $file == *.h && " $flags " == *" -I${file%/*} "* ]] || {
 			say "$stage_file is made of ${file/#"$root/"/}, which was not handed in" \
 				"$stage_file 用了没有交上来的 ${file/#"$root/"/}"
 			return
 		} ;;
 		esac
-	done < <(sed -z 's/\\\n/ /g; s/\(^\|\n\)[^ ]*: /\1/g' "$box/included" "$box/assembled" 2>/dev/null | tr -d '\0' | xargs -n 1 printf '%s\n' 2>/dev/null)
+	done < <(cd "$box/src" && sed -z 's/\\\n/ /g; s/\(^\|\n\)[^ ]*: /\1/g' ../included ../assembled 2>/dev/null | tr -d '\0' | xargs realpath -m -- 2>/dev/null)
 	[[ ${trusted:-} || -e $folder/broken.sed || $(tokens_of "$box/src/$stage_file") != "$(tokens_of "$root/$source")" ]] ||
 		say "$stage_file is ${source}, which the course brings along" "$stage_file 就是课程自带的 ${source}"
 }
