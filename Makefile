@@ -61,6 +61,7 @@ PKG_CONFIG ?= pkg-config
 # call library,MODULE,WITHOUT-PKG-CONFIG
 library   = $(or $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null),$(2))
 VERBS     = $(call library,libibverbs,-libverbs)
+RDMACM    = $(call library,librdmacm,-lrdmacm)
 JANSSON   = $(call library,jansson,-ljansson)
 UCX       = $(call library,ucx,-lucp -lucs)
 CRYPTO    = $(call library,libcrypto,-lcrypto)
@@ -95,6 +96,8 @@ PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c $(wildcard server/many*.c)
 sources_rdma_client := client/rdma_client.c
+libs_rdma_server = $(RDMACM)
+libs_rdma_client = $(RDMACM)
 sources_tag_lat := client/tag_lat.c
 sources_test_connection := client/test_connection.c
 sources_qp_explain := $(addprefix labs/tools/,qp_explain.c qp_errno.c)

@@ -9,6 +9,7 @@
 #include "base/report.h"
 #include "pair/outcome.h"
 
+#include <errno.h>
 #include <locale.h>
 #include <string.h>
 
@@ -133,6 +134,80 @@ static int talk(const struct rdma_options *opt, struct rdma_resources *res,
 }
 // endregion client-steps
 
+// region client-cm
+/* 步骤与上面一一对应；cm_connect.c 里的 librdmacm 代替 TCP 和 modify_qp。*/
+static int connect_by_cm(const struct rdma_options *opt,
+			 struct cm_connection *cm, struct rdma_resources *res)
+{
+	const int timeout_ms = timeout_or(opt, EXCHANGE_TIMEOUT_MS);
+	const int64_t deadline = deadline_in_ms(timeout_ms);
+	struct plan_msg plan;
+	int rc;
+
+	/* server 也许还没有启动：被拒绝的 id 不能再用，从头再来。*/
+	for (;;) {
+		rc = resolve_server(cm, res, opt->server, opt->tcp_port,
+				    deadline_in_ms(timeout_ms));
+		if (!rc)
+			rc = create_objects_on_id(cm, res, &opt->config);
+		if (!rc)
+			rc = post_all_receives(res);
+		if (rc)
+			return rc;
+		plan = plan_msg_of(&opt->plan, message_size(opt, res));
+		rc = request_connection(cm, res, (char *)&plan, deadline);
+		if (rc != -EAGAIN)
+			return rc;
+		rc = close_connection(cm, res);
+		if (!rc)
+			rc = deadline_sleep_ms(100, deadline);
+		if (rc)
+			return rc;
+	}
+}
+
+static int talk_by_cm(const struct rdma_options *opt, struct cm_connection *cm,
+		      struct rdma_resources *res)
+{
+	struct outcome out = { 0 };
+	struct plan_msg peers;
+	int rc;
+
+	report_step("resolve the address; make PD, MR, CQ and QP; connect");
+	rc = connect_by_cm(opt, cm, res);
+	if (rc)
+		return rc;
+	report_fact("connected to %s", cm->peer);
+	show_device(res);
+	show_both_sides(cm_con_data_of(res), res->remote);
+	memcpy(&peers, cm->extra, sizeof(peers));
+	rc = compare_plans(res, &opt->plan, message_size(opt, res), peers);
+
+	report_step("send, then receive");
+	if (!rc)
+		rc = send_then_receive(opt, res, &out);
+
+	/* 谁最后一个 completion 是 SEND，谁就知道对端都收到了，由它先断。*/
+	report_step("disconnect before destroying anything");
+	if (!rc)
+		rc = disconnect_cm(
+			cm, opt->plan.mode == MODE_BANDWIDTH,
+			deadline_in_ms(timeout_or(opt, EXCHANGE_TIMEOUT_MS)));
+	return rc ? rc : report_outcome(opt, res, &out);
+}
+// endregion client-cm
+
+static int by_cm(const struct rdma_options *opt)
+{
+	struct cm_connection cm = { 0 };
+	struct rdma_resources res = { 0 };
+	int rc = talk_by_cm(opt, &cm, &res), undo;
+
+	report_step("destroy QP, CQ, MR, PD and id");
+	undo = close_connection(&cm, &res);
+	return rc || undo ? 1 : 0;
+}
+
 int main(int argc, char *argv[])
 {
 	struct rdma_resources res = { 0 };
@@ -145,14 +220,14 @@ int main(int argc, char *argv[])
 	if (rc >= 0)
 		return rc;
 	catch_stop_signals();
+	if (opt.cm)
+		return by_cm(&opt);
 
 	report_step("open the device, make PD, MR, CQ and QP");
 	rc = init_rdma_resources(&res, &opt.config);
 	if (rc)
 		return 1;
-	report_fact("%s port %u, GID index %u",
-		    ibv_get_device_name(res.context->device), res.ib_port,
-		    res.gid_index);
+	show_device(&res);
 	rc = talk(&opt, &res, &sock);
 
 	report_step("destroy QP, CQ, MR, PD; close the device");

@@ -12,6 +12,8 @@
  *	stage 8  one_sided.c  READ, WRITE, atomics, memory windows
  *	stage 10 many_peers.c one SRQ and one CQ for many QPs, events
  *		 datagram.c   UD: no connection, one QP for all peers
+ *	stage 11 cm_event.c   librdmacm: events, and the end of a connection
+ *		 cm_connect.c librdmacm does what stages 3 and 4 do
  *
  * Every function that returns int returns 0 or a negative errno, and has
  * reported the failure (base/report.h) when it is not 0. Outputs are set only on
@@ -117,6 +119,10 @@ int choose_gid(struct rdma_resources *res, int wanted);
  */
 int create_objects(struct rdma_resources *res,
 		   const struct rdma_config *config);
+
+/* The same without the QP, for those who make it in another way; what was made stays. */
+int create_objects_but_qp(struct rdma_resources *res,
+			  const struct rdma_config *config);
 
 /*
  * Destroy QP, CQ, channel, MR, buffer and PD in this order, whichever exist.
@@ -466,5 +472,100 @@ static inline char *datagram_of(const struct rdma_resources *res,
 	*length = wc->byte_len - GRH_BYTES;
 	return recv_slot(res, WR_ID_SLOT(wc->wr_id)) + GRH_BYTES;
 }
+
+/* ---- stage 11: cm_event.c, cm_connect.c --------------------------------- */
+
+/*
+ * A connection by librdmacm. An IP address chooses the device; QPN, PSN, GID and the QP's
+ * states are librdmacm's; the rest of cm_con_data_t goes along as private data. @res is
+ * zero before, stages 2, 5 and 8 work on it, and close_connection() destroys it:
+ *
+ *	server				client
+ *	listen_for_requests		resolve_server
+ *	await_cm_request
+ *	create_objects_on_id, post_all_receives: both
+ *	accept_request			request_connection
+ *	disconnect_cm, close_connection: both
+ */
+struct rdma_cm_id;
+struct rdma_event_channel;
+
+struct cm_connection {
+	struct rdma_event_channel *channel; /* its descriptor does not block */
+	struct rdma_cm_id *listener; /* server, until its client has come */
+	struct rdma_cm_id *id;	     /* of this connection */
+	char peer[64];		     /* "ADDRESS port PORT" */
+	bool more;		     /* other addresses of the name are left */
+	char extra[CM_EXTRA_SIZE];   /* the peer's */
+};
+
+/* A copy of an event, which has been acknowledged. */
+struct cm_event {
+	unsigned int type; /* enum rdma_cm_event_type */
+	int status;
+	struct rdma_cm_id *id, *listen_id;
+	char data[256]; /* private data, then zeros */
+};
+
+/*
+ * Wait for the event @wanted of @id (of a listener: the CONNECT_REQUEST of a new id). Any
+ * other is a failure, but for notices. -EAGAIN, not reported: nobody listens there, and
+ * @deadline is ahead. -ETIMEDOUT, -ECONNREFUSED, ...
+ */
+int await_cm_event(struct cm_connection *cm, struct rdma_cm_id *id,
+		   unsigned int wanted, int64_t deadline, struct cm_event *out);
+
+/* Make cm->channel, if there is none. */
+int open_cm_channel(struct cm_connection *cm);
+
+/* rdma_@call has failed and set errno. Returns it, negative. */
+int cm_failed(const struct cm_connection *cm, const char *call);
+
+/* Listen on @port (of librdmacm, not of TCP) of all addresses of all RDMA devices. */
+int listen_for_requests(struct cm_connection *cm, uint16_t port);
+
+/*
+ * Wait for a client whose private data is ours, and stop listening; others are rejected
+ * and reported. Fills stage 1 of @res by the device that the request came to, what
+ * res->remote has of memory, and cm->extra.
+ */
+int await_cm_request(struct cm_connection *cm, struct rdma_resources *res,
+		     int64_t deadline);
+
+/*
+ * Find device and route to @server, an address or a name; of several addresses the first
+ * that has both. Fills stage 1 of @res.
+ */
+int resolve_server(struct cm_connection *cm, struct rdma_resources *res,
+		   const char *server, uint16_t port, int64_t deadline);
+
+/*
+ * Stage 2 on that device, with a QP made by librdmacm: it is in INIT, so post receives.
+ * -ENODEV: @config names another device. What was made stays.
+ */
+int create_objects_on_id(struct cm_connection *cm, struct rdma_resources *res,
+			 const struct rdma_config *config);
+
+/*
+ * Connect; 0: this side's QP is in RTS, and the peer has posted its receives. @extra: for
+ * the peer. -EAGAIN: as above; close_connection() and begin again. -EREMOTEIO: the server
+ * failed, and its reject says how.
+ */
+int request_connection(struct cm_connection *cm, struct rdma_resources *res,
+		       const char extra[CM_EXTRA_SIZE], int64_t deadline);
+int accept_request(struct cm_connection *cm, struct rdma_resources *res,
+		   const char extra[CM_EXTRA_SIZE], int64_t deadline);
+
+/* Tell the client of await_cm_request() no, with the negative errno @why. Returns it. */
+int reject_request(struct cm_connection *cm, int why);
+
+/*
+ * End a connection; the QP is in ERR then. @first: this side knows that the peer has all
+ * that it sent; the other one waits for it.
+ */
+int disconnect_cm(struct cm_connection *cm, bool first, int64_t deadline);
+
+/* Undo all of the above, whatever there is: both are zero then. */
+int close_connection(struct cm_connection *cm, struct rdma_resources *res);
 
 #endif

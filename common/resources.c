@@ -126,7 +126,8 @@ int create_qp(struct rdma_resources *res, uint32_t max_inline)
 // endregion create-qp
 
 // region create-objects
-int create_objects(struct rdma_resources *res, const struct rdma_config *config)
+int create_objects_but_qp(struct rdma_resources *res,
+			  const struct rdma_config *config)
 {
 	const uint32_t most = res->port_attr.max_msg_sz;
 	int rc;
@@ -139,8 +140,13 @@ int create_objects(struct rdma_resources *res, const struct rdma_config *config)
 	rc = create_pd(res);
 	if (!rc)
 		rc = create_mr(res, config);
-	if (!rc)
-		rc = create_cq(res, config->events);
+	return rc ? rc : create_cq(res, config->events);
+}
+
+int create_objects(struct rdma_resources *res, const struct rdma_config *config)
+{
+	int rc = create_objects_but_qp(res, config);
+
 	if (!rc)
 		rc = create_qp(res, config->max_inline);
 	/* 中途失败就把已经建好的拆掉：进程不退出的话，它们会一直占着网卡。*/

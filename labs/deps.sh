@@ -43,6 +43,7 @@ needs() {
 	build    header:stdlib.h         libc6-dev                        glibc-devel                    glibc             C headers
 	build    archive:libc.a          libc6-dev                        glibc-static                   glibc             static libc (the VM's agent)
 	build    module:libibverbs       libibverbs-dev                   rdma-core-devel                rdma-core         verbs headers and library
+	build    module:librdmacm        librdmacm-dev                    rdma-core-devel                rdma-core         connects by IP address, for --cm
 	build    module:jansson          libjansson-dev                   jansson-devel                  jansson           JSON, for --json
 	build    module:ucx              libucx-dev                       ucx-devel                      openucx           UCX, for tag matching
 	build    module:libcrypto        libssl-dev                       openssl-devel                  openssl           SHA-1 for UCX-Py's tags, SHA-256 for the engine's token
@@ -78,7 +79,6 @@ needs() {
 	dev      program:clang-format    clang-format                     clang-tools-extra              clang             checks the layout
 	dev      fuzzer:clang            libclang-rt-dev                  compiler-rt                    compiler-rt       sanitizers and libFuzzer for clang
 	dev      program:valgrind        valgrind                         valgrind                       valgrind          memory errors
-	dev      module:librdmacm        librdmacm-dev                    rdma-core-devel                rdma-core         its header, beside ours
 	test     program:rping           rdmacm-utils                     librdmacm-utils                rdma-core         rping, for the recorder to record
 	dev      program:ucx_perftest    ucx-utils                        ucx                            openucx           ucx_perftest, for the same, and for lesson 13
 	test     program:protoc          protobuf-compiler                protobuf-compiler              protobuf          reads those traces

@@ -24,13 +24,6 @@ enum client_state {
 	DRAINING /* the QP is gone; the client reads why */
 };
 
-/* As in pair/measure.c, on the wire big-endian. */
-struct plan_msg {
-	uint32_t mode; /* enum measure_mode */
-	uint32_t size;
-	uint64_t iters;
-} __attribute__((packed));
-
 struct client {
 	struct many *many;
 	LIST_ENTRY(client) all;

@@ -136,6 +136,70 @@ static int serve(const struct rdma_options *opt, struct rdma_resources *res,
 }
 // endregion server-steps
 
+// region server-cm
+/* 步骤与上面一一对应；cm_connect.c 里的 librdmacm 代替 TCP 和 modify_qp。*/
+static int serve_by_cm(const struct rdma_options *opt, struct cm_connection *cm,
+		       struct rdma_resources *res)
+{
+	const int64_t exchange_ms = timeout_or(opt, EXCHANGE_TIMEOUT_MS);
+	struct plan_msg plan, peers;
+	struct outcome out = { 0 };
+	int rc;
+
+	report_step("wait for a connection request");
+	rc = listen_for_requests(cm, opt->tcp_port);
+	if (rc)
+		return rc;
+	report_fact("listening on RDMA port %u", opt->tcp_port);
+	rc = await_cm_request(cm, res,
+			      deadline_in_ms(timeout_or(opt, 300 * 1000)));
+	if (rc)
+		return rc;
+
+	report_step("make PD, MR, CQ and QP on the device that it came to");
+	rc = create_objects_on_id(cm, res, &opt->config);
+	if (!rc)
+		rc = post_all_receives(res);
+	if (!rc) {
+		memcpy(&peers, cm->extra, sizeof(peers));
+		rc = compare_plans(res, &opt->plan, message_size(opt, res),
+				   peers);
+	}
+	if (rc)
+		return reject_request(cm, rc);
+
+	report_step("accept: librdmacm brings the QP to RTR, then RTS");
+	plan = plan_msg_of(&opt->plan, message_size(opt, res));
+	rc = accept_request(cm, res, (char *)&plan,
+			    deadline_in_ms(exchange_ms));
+	if (rc)
+		return rc;
+	show_device(res);
+	show_both_sides(cm_con_data_of(res), res->remote);
+
+	report_step("receive, then send");
+	rc = receive_then_send(opt, res, &out);
+
+	/* 谁最后一个 completion 是 SEND，谁就知道对端都收到了，由它先断。*/
+	report_step("disconnect before destroying anything");
+	if (!rc)
+		rc = disconnect_cm(cm, opt->plan.mode != MODE_BANDWIDTH,
+				   deadline_in_ms(exchange_ms));
+	return rc ? rc : report_outcome(opt, res, &out);
+}
+// endregion server-cm
+
+static int by_cm(const struct rdma_options *opt)
+{
+	struct cm_connection cm = { 0 };
+	struct rdma_resources res = { 0 };
+	int rc = serve_by_cm(opt, &cm, &res), undo;
+
+	report_step("destroy QP, CQ, MR, PD and id");
+	undo = close_connection(&cm, &res);
+	return rc || undo ? 1 : 0;
+}
+
 int main(int argc, char *argv[])
 {
 	struct rdma_resources res = { 0 };
@@ -150,14 +214,14 @@ int main(int argc, char *argv[])
 	catch_stop_signals();
 	if (opt.many)
 		return serve_many(&opt);
+	if (opt.cm)
+		return by_cm(&opt);
 
 	report_step("open the device, make PD, MR, CQ and QP");
 	rc = init_rdma_resources(&res, &opt.config);
 	if (rc)
 		return 1;
-	report_fact("%s port %u, GID index %u",
-		    ibv_get_device_name(res.context->device), res.ib_port,
-		    res.gid_index);
+	show_device(&res);
 	rc = serve(&opt, &res, &sock);
 
 	report_step("destroy QP, CQ, MR, PD; close the device");

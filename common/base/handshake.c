@@ -128,3 +128,49 @@ void show_both_sides(struct cm_con_data_t mine, struct cm_con_data_t peers)
 						     ? mine.active_mtu
 						     : peers.active_mtu)));
 }
+
+/* ---- 第 11 阶段：private data ------------------------------------------------- */
+
+struct sync_msg sync_msg_of(enum sync_step step, int status)
+{
+	return (struct sync_msg){
+		.magic = htobe32(SYNC_MAGIC),
+		.step = htobe32(step),
+		.status = htobe32((uint32_t)-status),
+	};
+}
+
+/*
+ * QPN、PSN、GID、MTU 由 CM 自己带，这里是 cm_con_data_t 里剩下的。收到的总是整个字段，后面
+ * 补零，所以要靠自己的 hello 认出对端。
+ */
+struct private_data private_data_of(struct cm_con_data_t mine,
+				    const char extra[CM_EXTRA_SIZE])
+{
+	struct private_data data = {
+		.hello = { htobe32(HELLO_MAGIC), htobe16(HELLO_VERSION),
+			   htobe16(sizeof(mine)) },
+		.addr = htobe64(mine.addr),
+		.rkey = htobe32(mine.rkey),
+		.size = htobe32(mine.size),
+	};
+
+	_Static_assert(sizeof(data) <= 56, "fits into a REQ");
+	memcpy(data.extra, extra, CM_EXTRA_SIZE);
+	return data;
+}
+
+int take_private_data(const void *data, struct cm_con_data_t *peers,
+		      char extra[CM_EXTRA_SIZE])
+{
+	const struct private_data *got = data;
+	int rc = check_hello(&got->hello);
+
+	if (rc)
+		return rc;
+	peers->addr = be64toh(got->addr);
+	peers->rkey = be32toh(got->rkey);
+	peers->size = be32toh(got->size);
+	memcpy(extra, got->extra, CM_EXTRA_SIZE);
+	return 0;
+}

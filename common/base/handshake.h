@@ -11,6 +11,7 @@
 #define HELLO_MAGIC   0x52434d45u /* "RCME" */
 #define HELLO_VERSION 1
 #define SYNC_MAGIC    0x53594e43u /* "SYNC" */
+#define CM_EXTRA_SIZE 16	  /* bytes of private data for the caller */
 
 struct hello {
 	uint32_t magic;
@@ -45,6 +46,27 @@ struct sync_msg {
 	uint32_t step;
 	uint32_t status; /* 0 or a positive errno */
 } __attribute__((packed));
+
+/*
+ * Stage 11: what librdmacm does not tell by itself, in the private data of REQ (56 bytes
+ * at most) and REP. All of it is as on the wire.
+ */
+struct private_data {
+	struct hello hello;
+	uint64_t addr;
+	uint32_t rkey;
+	uint32_t size;
+	char extra[CM_EXTRA_SIZE];
+} __attribute__((packed));
+
+/* @status: 0 or a negative errno. */
+struct sync_msg sync_msg_of(enum sync_step step, int status);
+struct private_data private_data_of(struct cm_con_data_t mine,
+				    const char extra[CM_EXTRA_SIZE]);
+
+/* Take what came as private data. -EPROTO: it is not ours (reported). */
+int take_private_data(const void *data, struct cm_con_data_t *peers,
+		      char extra[CM_EXTRA_SIZE]);
 
 /* 0, or -EPROTO (reported, with both sides' values). @peers as on the wire. */
 int check_hello(const struct hello *peers);

@@ -31,17 +31,26 @@ void sock_close(int *sock)
 	*sock = -1;
 }
 
-void sock_peer_name(int sock, char *out, size_t size)
+void address_name(const struct sockaddr *address, char *out, size_t size)
 {
-	struct sockaddr_storage addr;
-	socklen_t len = sizeof(addr);
+	const socklen_t len = address->sa_family == AF_INET6
+				      ? sizeof(struct sockaddr_in6)
+				      : sizeof(struct sockaddr_in);
 	char host[48], port[8];
 
 	snprintf(out, size, "unknown");
-	if (!getpeername(sock, (struct sockaddr *)&addr, &len) &&
-	    !getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host),
-			 port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
+	if (!getnameinfo(address, len, host, sizeof(host), port, sizeof(port),
+			 NI_NUMERICHOST | NI_NUMERICSERV))
 		snprintf(out, size, "%s port %s", host, port);
+}
+
+void sock_peer_name(int sock, char *out, size_t size)
+{
+	struct sockaddr_storage addr = { 0 };
+	socklen_t len = sizeof(addr);
+
+	getpeername(sock, (struct sockaddr *)&addr, &len);
+	address_name((struct sockaddr *)&addr, out, size);
 }
 
 /* 小消息要立刻发走：Nagle 算法会让 8 字节的 hello 等上几十毫秒。*/

@@ -37,7 +37,11 @@ int tcp_connect(const char *server, uint16_t port, int64_t deadline);
 /* Close *@sock if it is one, and set it to -1. */
 void sock_close(int *sock);
 
-/* "ADDRESS port PORT" of the peer, or "unknown". */
+/* "ADDRESS port PORT" of @address, an IPv4 or IPv6 one. */
+struct sockaddr;
+void address_name(const struct sockaddr *address, char *out, size_t size);
+
+/* The same of the peer, or "unknown". */
 void sock_peer_name(int sock, char *out, size_t size);
 
 /*

@@ -58,6 +58,8 @@ struct explanation explain_cm_event(unsigned int type, int status)
 		return because("cm-route-error", "%d", status);
 	if (!strcmp(name, "CONNECT_ERROR"))
 		return because("cm-connect-error", "%d", status);
+	if (!strcmp(name, "DEVICE_REMOVAL"))
+		return because("cm-device-gone");
 	return no_idea();
 }
 
@@ -89,6 +91,13 @@ struct explanation explain_cm_call(const char *call, int err, bool again,
 		return because("cm-refused");
 	if (err == EADDRINUSE)
 		return because("cm-port-in-use");
+	if (err == ENODEV)
+		return because("cm-no-device");
+	if (err == ENETUNREACH || err == EHOSTUNREACH)
+		return because("cm-no-route");
+	if (err == EADDRNOTAVAIL)
+		return because(!strcmp(call, "bind_addr") ? "cm-bind"
+							  : "cm-not-mine");
 	return no_idea();
 }
 

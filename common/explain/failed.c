@@ -160,6 +160,41 @@ void warn_of_accepted(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 	}
 }
 
+/* ---- librdmacm ------------------------------------------------------------ */
+
+int cm_call_failed(const char *call, int err, const char *peer)
+{
+	return verb_failed(err, explain_cm_call(call, err, false, 0, false),
+			   "rdma_%s(%s)", call, peer);
+}
+
+int cm_event_failed(unsigned int type, int status, const char *peer)
+{
+	const char *name = cm_event_name(type);
+	struct explanation why = explain_cm_event(type, status);
+	char next[EXPLAIN_NEXT_SIZE];
+	struct explain_words words;
+
+	if (!strcmp(name, "DISCONNECTED"))
+		why = because("cm-peer-gone");
+	explain_in_words(&words, &why, false);
+	return fail(!strcmp(name, "REJECTED") ? -ECONNREFUSED
+		    : status < 0	      ? status
+					      : -ECONNRESET,
+		    explain_next(next, &words), "%s: event %s (status %d)%s%s",
+		    peer, name, status, words.cause[0] ? ": " : "",
+		    words.cause);
+}
+
+int device_refused(const char *peer, const char *device, const char *wanted)
+{
+	return fail(-ENODEV,
+		    "leave the device out, or take an address on its network: "
+		    "ip route get ADDRESS",
+		    "%s is reached through %s, not through %s", peer, device,
+		    wanted);
+}
+
 /* ---- 收与发 --------------------------------------------------------------- */
 
 void remember_send(struct posted *posted, const struct ibv_send_wr *wr)

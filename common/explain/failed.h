@@ -61,6 +61,17 @@ int modify_qp_failed(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 void warn_of_accepted(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 		      int mask, enum ibv_qp_state from);
 
+/* ---- stage 11 ----------------------------------------------------------- */
+
+/* rdma_@call set errno @err; @peer: whom it was about. */
+int cm_call_failed(const char *call, int err, const char *peer);
+
+/* The event @type ended a wait. -ECONNREFUSED, -ECONNRESET, or the status. */
+int cm_event_failed(unsigned int type, int status, const char *peer);
+
+/* @peer is reached through @device, and not through the one @wanted. -ENODEV. */
+int device_refused(const char *peer, const char *device, const char *wanted);
+
 /* ---- stages 5 and 8 ----------------------------------------------------- */
 
 /*

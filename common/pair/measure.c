@@ -50,12 +50,6 @@ void measure_slots(struct rdma_config *config, const struct measure_plan *plan)
 		fit_slots(ping ? 64 : plan->window, config->msg_size);
 }
 
-struct plan_msg {
-	uint32_t mode;
-	uint32_t size;
-	uint64_t iters;
-} __attribute__((packed));
-
 const char *mode_name(uint32_t mode)
 {
 	static const char *const names[] = { "once", "pingpong", "bandwidth" };
@@ -90,24 +84,36 @@ static int check_fit(const char *whose, uint32_t size, uint32_t room)
 		    size, room);
 }
 
-int agree_on_plan(const struct rdma_resources *res,
-		  const struct measure_plan *plan, uint32_t size, int sock,
-		  int64_t deadline)
+struct plan_msg plan_msg_of(const struct measure_plan *plan, uint32_t size)
 {
-	struct plan_msg mine = { htobe32(plan->mode), htobe32(size),
-				 htobe64(plan->iters) };
-	struct plan_msg peers;
-	int rc = sock_sync_data(sock, sizeof(mine), &mine, &peers, deadline,
-				"transfer plan");
+	return (struct plan_msg){ htobe32(plan->mode), htobe32(size),
+				  htobe64(plan->iters) };
+}
 
-	if (rc)
-		return rc;
+int compare_plans(const struct rdma_resources *res,
+		  const struct measure_plan *plan, uint32_t size,
+		  struct plan_msg peers)
+{
+	const struct plan_msg mine = plan_msg_of(plan, size);
+	int rc;
+
 	if (mine.mode != peers.mode || mine.iters != peers.iters ||
 	    (plan->mode != MODE_ONCE && mine.size != peers.size))
 		return plans_differ(&mine, &peers);
 	rc = check_fit("my", size, res->remote.size);
 	return rc ? rc
 		  : check_fit("the peer's", be32toh(peers.size), res->msg_size);
+}
+
+int agree_on_plan(const struct rdma_resources *res,
+		  const struct measure_plan *plan, uint32_t size, int sock,
+		  int64_t deadline)
+{
+	struct plan_msg mine = plan_msg_of(plan, size), peers;
+	int rc = sock_sync_data(sock, sizeof(mine), &mine, &peers, deadline,
+				"transfer plan");
+
+	return rc ? rc : compare_plans(res, plan, size, peers);
 }
 
 /* 一次测量的进度。序号从 0 开始，第 i 条消息用第 i & (slots - 1) 个 slot。*/

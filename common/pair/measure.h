@@ -43,6 +43,17 @@ int agree_on_plan(const struct rdma_resources *res,
 		  const struct measure_plan *plan, uint32_t size, int sock,
 		  int64_t deadline);
 
+/* The same in two steps; the message is as on the wire. */
+struct plan_msg {
+	uint32_t mode;
+	uint32_t size;
+	uint64_t iters;
+} __attribute__((packed));
+struct plan_msg plan_msg_of(const struct measure_plan *plan, uint32_t size);
+int compare_plans(const struct rdma_resources *res,
+		  const struct measure_plan *plan, uint32_t size,
+		  struct plan_msg peers);
+
 /* "once", "pingpong", "bandwidth", or "unknown". */
 const char *mode_name(uint32_t mode);
 

@@ -67,6 +67,11 @@ static int complete_options(struct rdma_options *opt)
 		return wrong_usage(usage(opt->role),
 				   "--slots and --credits go with --many",
 				   NULL);
+	if (opt->cm && (opt->many || opt->config.gid_index != GID_INDEX_AUTO))
+		return wrong_usage(usage(opt->role),
+				   "--cm leaves the GID to librdmacm, and does "
+				   "not go with --many",
+				   NULL);
 	if (opt->plan.mode == MODE_BANDWIDTH) {
 		if (!opt->plan.iters)
 			opt->plan.iters = 1000;
@@ -105,6 +110,10 @@ int options_parse(struct rdma_options *opt, enum role role, int argc,
 		  "--many: messages of one client in a turn (default: "
 		  "its\nshare of the slots; 0: all that it has sent)",
 		  NUMBER(opt->credits, -1, 0, 1000000) },
+		{ 0, "cm", NULL,
+		  "connect by librdmacm; port is one of its own then, and\nthe "
+		  "address chooses device and GID",
+		  FLAG(opt->cm) },
 		{ 's', "size", "B", "bytes of one message (default: @)",
 		  NUMBER(opt->config.msg_size, DEFAULT_MSG_SIZE, 1,
 			 MAX_MSG_SIZE) },

@@ -25,6 +25,7 @@ struct rdma_options {
 	bool json;		   /* result as one JSON object */
 	struct rdma_config config; /* device, GID, sizes, events */
 	struct measure_plan plan;  /* once, ping-pong or bandwidth */
+	bool cm;		   /* connect by librdmacm, not over TCP */
 	/* server, for many clients, whose plans are their own */
 	uint32_t many;	/* of them at once; 0: one, and then it ends */
 	uint32_t slots; /* receives that they share; 0: a few for each */

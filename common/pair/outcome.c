@@ -71,6 +71,13 @@ static int print_json(const struct rdma_options *opt,
 	return print_json_line(root);
 }
 
+void show_device(const struct rdma_resources *res)
+{
+	report_fact("%s port %u, GID index %u",
+		    ibv_get_device_name(res->context->device), res->ib_port,
+		    res->gid_index);
+}
+
 int report_outcome(const struct rdma_options *opt,
 		   const struct rdma_resources *res, const struct outcome *out)
 {

@@ -21,6 +21,9 @@ struct outcome {
 uint32_t message_size(const struct rdma_options *opt,
 		      const struct rdma_resources *res);
 
+/* Device, port and GID index, as a fact. */
+void show_device(const struct rdma_resources *res);
+
 /* Print the result on stdout: text, or JSON with @opt->json. */
 int report_outcome(const struct rdma_options *opt,
 		   const struct rdma_resources *res, const struct outcome *out);

@@ -39,7 +39,7 @@ load_exercise() {
 	later=''        # functions that a stage need not have: they came later
 	todo=('Write what is marked TODO; common/rdma_common.h has the contracts.'
 		'写出标着 TODO 的部分；约定在 common/rdma_common.h。')
-	libraries() { echo -libverbs -ljansson; }
+	libraries() { echo -lrdmacm -libverbs -ljansson; }
 	# shellcheck source=labs/exercises/03-qp-states/exercise.sh
 	. "$folder/exercise.sh"
 }

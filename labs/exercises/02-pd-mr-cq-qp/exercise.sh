@@ -9,12 +9,14 @@ create_mr: a zeroed buffer of recv_slots + send_slots slots, and an MR over all 
 create_pd: make the PD
 create_cq: with events a completion channel first; a CQ with room for recv_slots + send_slots completions
 create_qp: room for the posted[] of each slot; an RC QP that signals what it is told to; keep the max_inline that was granted
-create_objects: refuse a msg_size of 0 or above the port's max_msg_sz; 0 slots are 1; PD, MR, CQ, QP; if one fails, take down what there is
+create_objects_but_qp: refuse a msg_size of 0 or above the port's max_msg_sz; 0 slots are 1; PD, MR, CQ
+create_objects: the same, and the QP; if one fails, take down what there is
 DESTROY: a macro or a function of yours that destroys one object, reports a failure, and goes on
 destroy_objects: QP, CQ (its events acknowledged), channel, MR, memory, PD; go on after a failure and return the first
 init_rdma_resources: open the device, make the objects; if that fails, close it
 destroy_rdma_resources: take down the objects, close the device; return the first failure
 "
+later=create_objects_but_qp # of stage 11
 what=('make PD, MR, CQ and QP, and take them down' '建好 PD、MR、CQ、QP，再拆掉')
 
 # ---- in the VM

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+/*
+ * cm_connect.c —— 第 11 阶段：让 librdmacm 来建立连接
+ *
+ * 第 3、4 阶段的事，它替你做：用 IP 地址找到设备和 GID，用自己的报文（MAD，走 QP 1，仍是
+ * UDP 4791）交换 QPN 与 PSN，把 QP 推到 RTS。程序不再等 socket，而是等事件：
+ *
+ *	client                                 server
+ *	rdma_resolve_addr  → ADDR_RESOLVED     rdma_bind_addr、rdma_listen
+ *	rdma_resolve_route → ROUTE_RESOLVED
+ *	rdma_create_qp     （QP 到了 INIT）
+ *	rdma_connect       ── REQ ──────────>  CONNECT_REQUEST
+ *	                                       rdma_create_qp、rdma_accept
+ *	ESTABLISHED        <───────── REP ──   （RTR、RTS）
+ *	（RTR、RTS）       ── RTU ──────────>  ESTABLISHED
+ */
+#include "base/deadline.h"
+#include "rdma_common.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <rdma/rdma_cma.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	RESOLVE_MS = 2000, /* 没有人应答 ARP，就等这么久 */
+	RETRY_6 = 6,	   /* 与第 3 阶段相同 */
+	RNR_RETRY_EVER = 7, /* CM 把两边的值交叉着用：这是给对端的 */
+};
+
+/* 第 1 阶段的结果，由地址决定。id->verbs 是 librdmacm 打开的，也由它关。*/
+static int learn_device(struct cm_connection *cm, struct rdma_resources *res)
+{
+	int err = ibv_query_device(cm->id->verbs, &res->device_attr);
+
+	res->context = cm->id->verbs;
+	res->ib_port = cm->id->port_num;
+	res->gid = cm->id->route.addr.addr.ibaddr.sgid;
+	address_name(rdma_get_peer_addr(cm->id), cm->peer, sizeof(cm->peer));
+	if (!err)
+		err = ibv_query_port(res->context, res->ib_port,
+				     &res->port_attr);
+	return err ? call_failed(err, "ibv_query_port(%s)", cm->peer) : 0;
+}
+
+// region listen
+int listen_for_requests(struct cm_connection *cm, uint16_t port)
+{
+	/* IPv6 的“任何地址”也收 IPv4 的；不指定地址，就在每块 RDMA 设备上听。*/
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6,
+				    .sin6_port = htons(port) };
+	int rc = open_cm_channel(cm);
+
+	address_name((struct sockaddr *)&any, cm->peer, sizeof(cm->peer));
+	if (rc)
+		return rc;
+	if (rdma_create_id(cm->channel, &cm->listener, NULL, RDMA_PS_TCP))
+		return cm_failed(cm, "create_id");
+	if (rdma_bind_addr(cm->listener, (struct sockaddr *)&any))
+		return cm_failed(cm, "bind_addr");
+	return rdma_listen(cm->listener, 16) ? cm_failed(cm, "listen") : 0;
+}
+// endregion listen
+
+// region request
+int await_cm_request(struct cm_connection *cm, struct rdma_resources *res,
+		     int64_t deadline)
+{
+	struct cm_event event;
+	int rc;
+
+	for (;;) {
+		rc = await_cm_event(cm, cm->listener,
+				    RDMA_CM_EVENT_CONNECT_REQUEST, deadline,
+				    &event);
+		if (rc)
+			return rc;
+		cm->id = event.id; /* 新的 id：有设备，还没有 QP */
+		rc = learn_device(cm, res);
+		if (!rc)
+			rc = take_private_data(event.data, &res->remote,
+					       cm->extra);
+		if (rc != -EPROTO)
+			break;
+		reject_request(cm, rc); /* 走错门的：告诉它，接着等 */
+		rdma_destroy_id(cm->id);
+		cm->id = NULL;
+	}
+	/* 不再听：排着队的和后来的，都由内核拒绝，而不是空等。*/
+	rdma_destroy_id(cm->listener);
+	cm->listener = NULL;
+	return rc;
+}
+// endregion request
+
+// region resolve
+static int resolve(struct cm_connection *cm, struct sockaddr *to,
+		   int64_t deadline)
+{
+	struct cm_event event;
+	int rc;
+
+	address_name(to, cm->peer, sizeof(cm->peer));
+	if (rdma_create_id(cm->channel, &cm->id, NULL, RDMA_PS_TCP))
+		return cm_failed(cm, "create_id");
+	/* 查路由表：从哪个 netdev 出去，就用它上面的 RDMA 设备；再用 ARP 问 MAC。*/
+	if (rdma_resolve_addr(cm->id, NULL, to, RESOLVE_MS))
+		return cm_failed(cm, "resolve_addr");
+	rc = await_cm_event(cm, cm->id, RDMA_CM_EVENT_ADDR_RESOLVED, deadline,
+			    &event);
+	if (rc)
+		return rc;
+	/* RoCE 上没有 subnet manager 可问，路径由网卡自己算出。*/
+	if (rdma_resolve_route(cm->id, RESOLVE_MS))
+		return cm_failed(cm, "resolve_route");
+	return await_cm_event(cm, cm->id, RDMA_CM_EVENT_ROUTE_RESOLVED,
+			      deadline, &event);
+}
+// endregion resolve
+
+int resolve_server(struct cm_connection *cm, struct rdma_resources *res,
+		   const char *server, uint16_t port, int64_t deadline)
+{
+	struct addrinfo *list;
+	int rc = open_cm_channel(cm);
+
+	if (!rc)
+		rc = tcp_look_up(server, port, &list);
+	if (rc)
+		return rc;
+	for (struct addrinfo *to = list; to; to = to->ai_next) {
+		cm->more = to->ai_next;
+		if (cm->id)
+			rdma_destroy_id(cm->id);
+		cm->id = NULL;
+		rc = resolve(cm, to->ai_addr, deadline);
+		if (!rc || rc == -EINTR || rc == -ETIMEDOUT)
+			break;
+	}
+	cm->more = false;
+	freeaddrinfo(list);
+	return rc ? rc : learn_device(cm, res);
+}
+
+// region create-qp
+int create_objects_on_id(struct cm_connection *cm, struct rdma_resources *res,
+			 const struct rdma_config *config)
+{
+	const char *device = ibv_get_device_name(res->context->device);
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
+	int rc;
+
+	/* 设备由地址决定；用户点了另一个名，就不连。*/
+	if (config->device_name && strcmp(config->device_name, device))
+		return device_refused(cm->peer, device, config->device_name);
+	rc = create_objects_but_qp(res, config);
+	if (rc)
+		return rc;
+	res->posted =
+		calloc(res->recv_slots + res->send_slots, sizeof(*res->posted));
+	if (!res->posted)
+		return call_failed(ENOMEM, "calloc(requests)");
+	init.send_cq = init.recv_cq = res->cq;
+	init.cap = (struct ibv_qp_cap){ res->send_slots, res->recv_slots, 1, 1,
+					config->max_inline };
+	/* 与 ibv_create_qp 不同：QP 属于 id，而且已经到了 INIT，可以 post receive。*/
+	if (rdma_create_qp(cm->id, res->pd, &init))
+		return cm_failed(cm, "create_qp");
+	res->qp = cm->id->qp;
+	res->max_inline = init.cap.max_inline_data;
+	return 0;
+}
+// endregion create-qp
+
+// region learn-peer
+/*
+ * CM 给 ibv_modify_qp 的值可以问出来，QPN、PSN、GID index、path MTU 都在里面。照第 4 阶段
+ * 那样填好，后面的阶段看不出区别。
+ */
+static int learn_peer(struct cm_connection *cm, struct rdma_resources *res)
+{
+	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR };
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS };
+	int mask;
+
+	if (rdma_init_qp_attr(cm->id, &rtr, &mask) ||
+	    rdma_init_qp_attr(cm->id, &rts, &mask))
+		return cm_failed(cm, "init_qp_attr");
+	res->psn = rts.sq_psn;
+	res->gid_index = rtr.ah_attr.grh.sgid_index;
+	res->remote.qp_num = rtr.dest_qp_num;
+	res->remote.psn = rtr.rq_psn;
+	res->remote.active_mtu = (uint8_t)rtr.path_mtu;
+	memcpy(res->remote.gid, rtr.ah_attr.grh.dgid.raw, 16);
+	return 0;
+}
+// endregion learn-peer
+
+// region connect
+static struct rdma_conn_param parameters(const struct private_data *data)
+{
+	return (struct rdma_conn_param){
+		.private_data = data,
+		.private_data_len = sizeof(*data),
+		/* READ 的个数，两个方向，网卡的上限。0 会让 READ 永远卡住。*/
+		.responder_resources = RDMA_MAX_RESP_RES,
+		.initiator_depth = RDMA_MAX_INIT_DEPTH,
+		.retry_count = RETRY_6,
+		.rnr_retry_count = RNR_RETRY_EVER,
+	};
+}
+
+static int established(struct cm_connection *cm, struct rdma_resources *res,
+		       int64_t deadline, struct cm_event *event)
+{
+	int rc = await_cm_event(cm, cm->id, RDMA_CM_EVENT_ESTABLISHED, deadline,
+				event);
+
+	return rc ? rc : learn_peer(cm, res);
+}
+
+int accept_request(struct cm_connection *cm, struct rdma_resources *res,
+		   const char extra[CM_EXTRA_SIZE], int64_t deadline)
+{
+	struct private_data mine = private_data_of(cm_con_data_of(res), extra);
+	struct rdma_conn_param param = parameters(&mine);
+	struct cm_event event;
+
+	/* QP 在这里面走完 RTR、RTS，REP 才发出去：client 一收到就可能发数据。*/
+	if (rdma_accept(cm->id, &param))
+		return cm_failed(cm, "accept");
+	return established(cm, res, deadline, &event);
+}
+
+int request_connection(struct cm_connection *cm, struct rdma_resources *res,
+		       const char extra[CM_EXTRA_SIZE], int64_t deadline)
+{
+	struct private_data mine = private_data_of(cm_con_data_of(res), extra);
+	struct rdma_conn_param param = parameters(&mine);
+	struct cm_event event;
+	int rc;
+
+	/* REQ 带着这个 QP 的 QPN；REP 来了，librdmacm 让它走 RTR、RTS，再回 RTU。*/
+	if (rdma_connect(cm->id, &param))
+		return cm_failed(cm, "connect");
+	rc = established(cm, res, deadline, &event);
+	return rc ? rc : take_private_data(event.data, &res->remote, cm->extra);
+}
+// endregion connect
