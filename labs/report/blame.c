@@ -297,9 +297,22 @@ static bool went_on(const struct report *r, const struct cause *cause)
 	return false;
 }
 
+/* 它在看另一个 CQ，而那里还会有：它等的是那里的。*/
+static bool looks_elsewhere(const struct report *r, const struct qp *qp)
+{
+	size_t where;
+	json_t *at = qp ? stopped_at(r, qp->side, &where) : NULL;
+	uint64_t cq = at ? number_in(at, "cq") : 0;
+
+	json_decref(at);
+	return cq && cq != number_in(qp->first, "send_cq") &&
+	       cq != number_in(qp->first, "recv_cq") &&
+	       !waits_for_nothing(r, qp->side, cq);
+}
+
 /*
- * 说没有人 poll 的那一边，CQ 是空的，或者后来还是 poll 了：机器太忙，poll 着的线程有一阵没有
- * 轮到。
+ * 说没有人 poll 的那一边，CQ 是空的：那就什么也不是。后来还是 poll 了：机器太忙，poll 着的线程
+ * 有一阵没有轮到。
  */
 static void doubt_unread(const struct report *r, struct cause *cause)
 {
@@ -309,8 +322,11 @@ static void doubt_unread(const struct report *r, struct cause *cause)
 	if (!r->side[cause->side].other_count || cause->kind != CAUSE_STALL ||
 	    strcmp(cause->id, "nobody-polls"))
 		return;
-	if (!may_lie_unread(r, cause->side, qp) || went_on(r, cause)) {
-		cause->kind = CAUSE_HINT;
+	if (!may_lie_unread(r, cause->side, qp) || went_on(r, cause) ||
+	    looks_elsewhere(r, qp)) {
+		cause->kind = may_lie_unread(r, cause->side, qp)
+				      ? CAUSE_HINT
+				      : CAUSE_AFTERMATH;
 		return;
 	}
 	/* 不用 ibv_get_cq_event 而用 poll() 等 channel 的，记录器当场看不出是在睡。*/
@@ -468,6 +484,24 @@ static void forgot_state(struct causes *all)
 	}
 }
 
+/* receive 用完了，因为该再 post 的那个线程睡着了。*/
+static void follow_sleepers(const struct report *r, struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++) {
+		const struct qp *qp =
+			qp_of(r, all->items[i].side, all->items[i].qp);
+
+		if (strcmp(all->items[i].id, "no-receive-posted") || !qp ||
+		    !qp->peer)
+			continue;
+		check_sleepers(r, all);
+		for (size_t k = 0; k < all->count; k++)
+			if (!strcmp(all->items[k].id, "peer-asleep") &&
+			    all->items[k].side == qp->peer->side)
+				all->items[i].kind = CAUSE_AFTERMATH;
+	}
+}
+
 /* ---- 因与果 ---------------------------------------------------------------- */
 
 /* 失败了，而且知道是为什么。*/
@@ -614,6 +648,7 @@ void report_blame(const struct report *r, struct causes *all)
 		if (all->items[i].kind == CAUSE_FAILURE ||
 		    (all->items[i].kind == CAUSE_STALL && !has_committed(all)))
 			resolve(r, &all->items[i]);
+	follow_sleepers(r, all);
 	for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
 		if (!has_committed(all) && is_trouble(r, all))
 			rules[i](r, all);

@@ -174,6 +174,15 @@ int64_t receives_left(const struct report *r, const struct qp *qp)
 			n++;
 		n -= is_arrival(e) && went_well(e);
 	}
+	if (shared || !qp->peer || strcmp(qp->type, "RC"))
+		return n;
+	/* 到了、应答了，而这边还没有去取。*/
+	EACH(i, &qp->peer->own) {
+		const struct event *e = &r->events[i];
+
+		n -= takes_receive(e) && e->arrival == NOWHERE &&
+		     !came_to_nothing(r, e);
+	}
 	return n;
 }
 

@@ -339,14 +339,17 @@ struct spot {
 	pid_t tid;
 	struct blocked where;
 	char verb[32]; /* "": in none */
+	uint32_t cq;   /* that it polls */
 };
 
-static const char *call_of(const struct account *a, pid_t tid)
+static const struct doing *doing_of(const struct account *a, pid_t tid)
 {
+	static const struct doing nothing;
+
 	for (size_t i = 0; i < a->n; i++)
 		if (a->doing[i].tid == tid)
-			return a->doing[i].polling ? "poll_cq" : a->doing[i].in;
-	return "";
+			return &a->doing[i];
+	return &nothing;
 }
 
 static size_t look_where(const struct account *a,
@@ -356,10 +359,15 @@ static size_t look_where(const struct account *a,
 	size_t n = proc_threads(pid, threads, MOST_THREADS);
 
 	for (size_t i = 0; i < n; i++) {
+		const struct doing *d = doing_of(a, threads[i]);
+
 		here[i] = (struct spot){ .tid = threads[i] };
 		proc_blocked(pid, threads[i], &here[i].where);
+		if (d->polling)
+			here[i].cq =
+				object_id(OBJECT_CQ, (const void *)d->polled);
 		snprintf(here[i].verb, sizeof(here[i].verb), "%s",
-			 call_of(a, threads[i]));
+			 d->polling ? "poll_cq" : d->in);
 	}
 	return n;
 }
@@ -381,6 +389,8 @@ static void add_thread(const struct account *a, const struct spot *place)
 		LINE_TEXT(&line, "tcp", tcp);
 	if (place->verb[0])
 		LINE_TEXT(&line, "verb", place->verb);
+	if (place->cq)
+		LINE_NUMBER(&line, "cq", place->cq);
 	note(a->view, &line);
 }
 
@@ -496,6 +506,8 @@ static void look(struct account *a)
 		look_sample(a->view, &a->samples);
 	look_for_polls(a);
 	n = look_where(a, here);
+	if (has_ended(a->it->fd))
+		return;
 	for (size_t i = 0; a->call_idle > STILL && i < n; i++)
 		add_thread(a, &here[i]);
 	look_at_ports(a);

@@ -43,16 +43,16 @@ static bool same_text(const struct qp *a, const char *key_a, const struct qp *b,
 
 /*
  * 两边的话对得上几条？QPN 写错正是要找的错误之一，所以不能只凭 QPN 配对：对上的
- * 越多越像，一条也对不上但各只有一个 QP 的，也算一对。
+ * 越多越像。没有一个 QPN 对得上的，只有没有别的可选时（@only）才算一对：同一台机器上
+ * GID 都一样，PSN 也常常是同一个常数。
  */
-static int likeness(const struct qp *a, const struct qp *b)
+static int likeness(const struct qp *a, const struct qp *b, bool only)
 {
-	int score = 0;
+	int score = 4 * (qp_believes(a, "dest_qpn") == (int64_t)b->qpn) +
+		    4 * (qp_believes(b, "dest_qpn") == (int64_t)a->qpn);
 
-	if (strcmp(a->type, b->type))
+	if (strcmp(a->type, b->type) || (!only && !score))
 		return -1;
-	score += 4 * (qp_believes(a, "dest_qpn") == (int64_t)b->qpn);
-	score += 4 * (qp_believes(b, "dest_qpn") == (int64_t)a->qpn);
 	score += 3 * same_text(a, "dgid", b, "sgid");
 	score += 3 * same_text(b, "dgid", a, "sgid");
 	score += 2 * (qp_believes(a, "rq_psn") >= 0 &&
@@ -75,18 +75,29 @@ static void join(struct qp *a, struct qp *b)
 	b->peer = a;
 }
 
-/* 还没有配对的里面最像的一对，分数不低于 @floor；没有则 false。*/
-static bool join_best(struct report *r, int floor)
+static bool has_pairs(const struct report *r)
 {
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (r->qps[i].peer)
+			return true;
+	return false;
+}
+
+/* 还没有配对的里面最像的一对；没有则 false。*/
+static bool join_best(struct report *r)
+{
+	bool only = r->sides == 2 && !has_pairs(r);
 	struct qp *a = NULL, *b = NULL;
+	int floor = 0;
 
 	for (size_t i = 0; i < r->qp_count; i++)
 		for (size_t j = i + 1; is_free(&r->qps[i]) && j < r->qp_count;
 		     j++) {
 			bool apart = r->qps[i].side != r->qps[j].side;
-			int score = apart && is_free(&r->qps[j])
-					    ? likeness(&r->qps[i], &r->qps[j])
-					    : -1;
+			int score =
+				apart && is_free(&r->qps[j])
+					? likeness(&r->qps[i], &r->qps[j], only)
+					: -1;
 
 			if (score < floor)
 				continue;
@@ -100,7 +111,6 @@ static bool join_best(struct report *r, int floor)
 }
 
 #define SURE	 8   /* 两个 QPN 都对得上 */
-#define LIKELY	 4   /* 几份记录里只凭“剩下的”配，会配错 */
 #define MANY_QPS 100 /* 再多就只配有把握的 */
 
 /* 按 QPN 找：一千份记录里有上百万个 QP，不能两两去比。*/
@@ -137,8 +147,9 @@ static void join_sure(struct report *r, struct qp *qp, const json_t *index)
 	json_array_foreach(json_object_get(index, key), i, item)
 	{
 		struct qp *other = &r->qps[json_integer_value(item)];
-		int score = other != qp && is_free(other) ? likeness(qp, other)
-							  : -1;
+		int score = other != qp && is_free(other)
+				    ? likeness(qp, other, false)
+				    : -1;
 
 		score -= other->side == qp->side;
 		if (score <= most)
@@ -159,7 +170,7 @@ void report_pair(struct report *r)
 			join_sure(r, &r->qps[i], index);
 	json_decref(index);
 	if (r->qp_count <= MANY_QPS)
-		while (join_best(r, r->sides > 2 ? LIKELY : 0))
+		while (join_best(r))
 			;
 }
 

@@ -34,17 +34,6 @@ static size_t read_text(const char *path, char *out, size_t size)
 	return (size_t)n;
 }
 
-/* 记录器自己的线程叫 qptrace。*/
-static bool is_recorders(pid_t pid, pid_t tid)
-{
-	char path[64], name[32];
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid,
-		 (int)tid);
-	return read_text(path, name, sizeof(name)) &&
-	       !strcmp(name, "qptrace\n");
-}
-
 size_t proc_threads(pid_t pid, pid_t *threads, size_t most)
 {
 	const struct dirent *entry;
@@ -57,7 +46,7 @@ size_t proc_threads(pid_t pid, pid_t *threads, size_t most)
 	while (dir && n < most && (entry = readdir(dir))) {
 		pid_t tid = (pid_t)atoi(entry->d_name);
 
-		if (tid > 0 && !is_recorders(pid, tid))
+		if (tid > 0)
 			threads[n++] = tid;
 	}
 	if (dir)

@@ -14,7 +14,7 @@ struct blocked {
 	char on[24];   /* what it waits on: "socket", "rdma_cm", ...; or "" */
 };
 
-/* At most @most of them, but the recorder's own; returns how many. */
+/* At most @most of them; returns how many. */
 size_t proc_threads(pid_t pid, pid_t *threads, size_t most);
 
 /* @out->call is "" if /proc does not tell. */

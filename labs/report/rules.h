@@ -86,6 +86,11 @@ bool side_went_up(const struct report *r, int side);
 /* One of @side's threads was seen in @verb, as it stood still. */
 bool any_thread_in(const struct report *r, int side, const char *verb);
 
+/* ---- slips.c ---- */
+
+/* Nothing that @side has posted will complete into @cq; 0: into any. */
+bool waits_for_nothing(const struct report *r, int side, uint64_t cq);
+
 /* ---- cm.c ---- */
 
 /*

@@ -38,13 +38,20 @@ static struct habit signals(const struct report *r, const struct qp *qp)
 	return h;
 }
 
-/* @side 在等 completion，可是它发的、收的，没有一个还会有。*/
-static bool waits_for_nothing(const struct report *r, int side)
+/* @qp 的 send（@sends）或 receive 的 completion 进 @cq；0：不知道看的是哪一个，都算。*/
+static bool goes_to(const struct qp *qp, bool sends, uint64_t cq)
+{
+	return !cq || cq == number_in(qp->first, sends ? "send_cq" : "recv_cq");
+}
+
+/* @side 在看 @cq，可是它发的、收的，没有一个还会往那里去。*/
+bool waits_for_nothing(const struct report *r, int side, uint64_t cq)
 {
 	size_t sent = 0;
 
 	for (size_t i = 0; i < r->qp_count; i++)
-		if (r->qps[i].side == side && receives_left(r, &r->qps[i]) > 0)
+		if (r->qps[i].side == side && goes_to(&r->qps[i], false, cq) &&
+		    receives_left(r, &r->qps[i]) > 0)
 			return false;
 	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
@@ -53,17 +60,19 @@ static bool waits_for_nothing(const struct report *r, int side)
 		if (!qp || e->class != CLASS_POST_SEND)
 			continue;
 		if (!e->refused && e->complete == NOWHERE &&
-		    makes_completion(r, qp, e))
+		    goes_to(qp, true, cq) && makes_completion(r, qp, e))
 			return false;
 		sent++;
 	}
 	return sent || side_went_up(r, side);
 }
 
+/* 停下来等 completion，而再也不会有。*/
 static bool is_stuck_polling(const struct report *r, int side, size_t *where)
 {
 	json_t *at = stopped_at(r, side, where);
-	bool found = at && is_waiting_for_completion(r, side);
+	bool found = at && is_waiting_for_completion(r, side) &&
+		     waits_for_nothing(r, side, number_in(at, "cq"));
 
 	json_decref(at);
 	return found;
@@ -94,10 +103,8 @@ static size_t unsignaled_slip(const struct report *r, const struct qp *qp)
 	odd = is_the_odd_one(r, qp, &mine);
 	if (last && odd)
 		return mine.odd;
-	return (last || odd) && is_stuck_polling(r, qp->side, &where) &&
-			       waits_for_nothing(r, qp->side)
-		       ? mine.odd
-		       : NOWHERE;
+	return (last || odd) && is_stuck_polling(r, qp->side, &where) ? mine.odd
+								      : NOWHERE;
 }
 
 void check_unsignaled(const struct report *r, struct causes *all)
@@ -133,7 +140,7 @@ void check_nothing_posted(const struct report *r, struct causes *all)
 	size_t where;
 
 	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
-		if (!is_stuck_polling(r, s, &where) || !waits_for_nothing(r, s))
+		if (!is_stuck_polling(r, s, &where))
 			continue;
 		why = because("post-forgotten", "%s", r->side[s].name);
 		cause_suggest(r, all, where, &why);

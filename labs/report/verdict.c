@@ -153,13 +153,18 @@ static size_t neighbours(const struct report *r, const struct watcher *w,
 
 /* ---- 读 -------------------------------------------------------------------- */
 
-static void know_who_runs(struct report *r)
+/* 返回：有没有谁没有留下话就没了。*/
+static bool know_who_runs(struct report *r)
 {
+	bool gone = false;
+
 	for (int s = 0; s < r->sides; s++) {
 		struct side *side = &r->side[s];
 
 		side->runs = !side->ended && !side->signalled &&
 			     is_alive(side->rec.header.pid);
+		gone = gone ||
+		       (!side->ended && !side->signalled && !side->runs);
 		for (size_t k = side->own.count; k-- > 0;) {
 			const struct event *e = &r->events[side->own.at[k]];
 
@@ -172,15 +177,20 @@ static void know_who_runs(struct report *r)
 				break;
 		}
 	}
+	return gone;
 }
 
 static int load(struct report *r, const struct watcher *w, char **paths,
 		size_t n)
 {
-	*r = (struct report){ .by = w, .chinese = w->chinese };
-	if (report_load(r, paths, (int)n) || report_build(r))
-		return -1;
-	know_who_runs(r);
+	/* 读它的记录时还在、问起来已经没了的，话也许是在这之间留下的：再读一遍。*/
+	for (int i = 0; i < 2; i++) {
+		*r = (struct report){ .by = w, .chinese = w->chinese };
+		if (report_load(r, paths, (int)n) || report_build(r))
+			return -1;
+		if (!know_who_runs(r))
+			break;
+	}
 	return 0;
 }
 

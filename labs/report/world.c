@@ -5,7 +5,7 @@
  * 出事的那一端只知道一半：rkey 是对端的，PSN 要与对端的合得上。两份记录合在一起，解释器
  * （explain/explain.h）在一个进程里做的核对，这里就能跨进程再做一遍。
  */
-#include "parts.h"
+#include "rules.h"
 
 #include "base/array.h"
 #include "base/verbs_names.h"
@@ -285,6 +285,7 @@ const char *world_name(const struct report *r, char *out, size_t size,
 void world_request(const struct report *r, const struct qp *qp,
 		   const struct event *post, int64_t t, struct asked *out)
 {
+	static const struct explain_mr none;
 	struct explain_request *rq = &out->rq;
 
 	memset(out, 0, sizeof(*out));
@@ -312,8 +313,12 @@ void world_request(const struct report *r, const struct qp *qp,
 	rq->recv = out->wr.is_send ? NULL : &out->wr.recv;
 	if (out->wr.one_sge)
 		rq->n_local = regions_of(r, qp->side, t, &out->own);
-	/* 一个也没有，多半是记录里没有它们 */
-	rq->local = rq->n_local ? out->own : NULL;
+	rq->local = out->own;
+	/* 一个也没有：都注销了，或者记录里本来就没有它们 */
+	if (!rq->n_local)
+		rq->local = last_event(r, qp->side, "dereg_mr", NULL) == NOWHERE
+				    ? NULL
+				    : &none;
 }
 
 struct explanation world_explain(const struct report *r, const struct qp *qp,

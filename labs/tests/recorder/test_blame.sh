@@ -49,16 +49,6 @@ told() {
 	echo "$n"
 }
 
-# kill_dead DIR: A of "dead", once it has written that it is connected and goes on
-kill_dead() {
-	local file lines
-	for file in "$1"/dead.qpt*; do
-		lines=$("$B/qptrace-report" --dump "$file" 2>/dev/null) || continue
-		[[ $lines != *query_qp* ]] ||
-			kill -KILL "$(sed -n '1s/.*"pid":\([0-9]*\),.*/\1/p' <<<"$lines")" 2>/dev/null || true
-	done
-}
-
 # connection NAME RULE ARG…: ucmatose recorded, with that mistake; - is none
 connection() {
 	local sabotage=("$B/sabotage" "$2")
@@ -98,13 +88,10 @@ in_the_lab() {
 		labs/qptrace -o "$dir/$how.qpt" --stall 2 -- "$B/two_sides" "$how" "$dir/end" \
 			2>"$dir/$how.err" &
 	done
-	# beside the waiting: who is to die must not have been asked before where it stands
-	while :; do kill_dead "$dir" && sleep 0.1; done &
 	until [[ $(told "$dir"/*.qpt*) == $((2 * $#)) ]]; do
 		((SECONDS < 150)) || break
 		sleep 0.2
 	done
-	kill $!
 	touch "$dir/end"
 	wait
 	connections
@@ -116,7 +103,7 @@ oneTimeSetUp() {
 	rm -rf "$B/two"
 	mkdir -p "$B/two"
 	# shellcheck disable=SC2046 # words
-	T=$B/two in_lab "$(declare -f told kill_dead connection until_said connections in_the_lab)
+	T=$B/two in_lab "$(declare -f told connection until_said connections in_the_lab)
 		in_the_lab $B/two slow $(cut -d' ' -f1 <<<"$faults" | tr '\n' ' ')"
 	export lab_ran=$?
 }
