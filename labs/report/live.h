@@ -144,8 +144,6 @@ bool verdict(const struct watcher *w, const struct watched *it,
 
 /* ---- watch.c ---- */
 
-bool has_ended(int pidfd);
-
 /* Until the program @pid has ended, and all whose recordings begin with @path. */
 int watch(const char *path, int pid, uint64_t stall_ns, bool quiet,
 	  bool chinese);

@@ -506,7 +506,7 @@ static void look(struct account *a)
 		look_sample(a->view, &a->samples);
 	look_for_polls(a);
 	n = look_where(a, here);
-	if (has_ended(a->it->fd))
+	if (proc_ended(a->it->fd))
 		return;
 	for (size_t i = 0; a->call_idle > STILL && i < n; i++)
 		add_thread(a, &here[i]);

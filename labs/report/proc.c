@@ -34,6 +34,13 @@ static size_t read_text(const char *path, char *out, size_t size)
 	return (size_t)n;
 }
 
+bool proc_ended(int fd)
+{
+	struct pollfd look = { .fd = fd, .events = POLLIN };
+
+	return fd < 0 || poll(&look, 1, 0) == 1;
+}
+
 size_t proc_threads(pid_t pid, pid_t *threads, size_t most)
 {
 	const struct dirent *entry;

@@ -14,6 +14,9 @@ struct blocked {
 	char on[24];   /* what it waits on: "socket", "rdma_cm", ...; or "" */
 };
 
+/* The process of this pidfd. */
+bool proc_ended(int pidfd);
+
 /* At most @most of them; returns how many. */
 size_t proc_threads(pid_t pid, pid_t *threads, size_t most);
 

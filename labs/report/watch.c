@@ -226,13 +226,6 @@ static void answer(const struct watched *it, uint32_t ticket)
 	syscall(SYS_futex, judged, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-bool has_ended(int fd)
-{
-	struct pollfd look = { .fd = fd, .events = POLLIN };
-
-	return fd < 0 || poll(&look, 1, 0) == 1;
-}
-
 /* 只录不说的，没有什么要判断：除非有人问。*/
 static bool why(const struct watcher *w, struct watched *it,
 		enum reason *reason)
@@ -243,7 +236,7 @@ static bool why(const struct watcher *w, struct watched *it,
 
 	if (w->stall_ns)
 		look_for_progress(it);
-	if (over || has_ended(it->fd)) {
+	if (over || proc_ended(it->fd)) {
 		it->done = true;
 		*reason = REASON_OVER;
 		return over != 1 && !w->quiet;
@@ -390,7 +383,7 @@ int watch(const char *path, int pid, uint64_t stall_ns, bool quiet,
 	if (!w.said || !strchr(path, '/'))
 		return 1;
 	for (uint32_t others = 0;;) {
-		bool ended = has_ended(program);
+		bool ended = proc_ended(program);
 		uint32_t seen = 0, now = others;
 		size_t alive;
 

@@ -5,7 +5,7 @@
  * 出事的那一端只知道一半：rkey 是对端的，PSN 要与对端的合得上。两份记录合在一起，解释器
  * （explain/explain.h）在一个进程里做的核对，这里就能跨进程再做一遍。
  */
-#include "rules.h"
+#include "parts.h"
 
 #include "base/array.h"
 #include "base/verbs_names.h"
@@ -313,12 +313,12 @@ void world_request(const struct report *r, const struct qp *qp,
 	rq->recv = out->wr.is_send ? NULL : &out->wr.recv;
 	if (out->wr.one_sge)
 		rq->n_local = regions_of(r, qp->side, t, &out->own);
-	rq->local = out->own;
+	rq->local = rq->n_local ? out->own : NULL;
 	/* 一个也没有：都注销了，或者记录里本来就没有它们 */
 	if (!rq->n_local)
-		rq->local = last_event(r, qp->side, "dereg_mr", NULL) == NOWHERE
-				    ? NULL
-				    : &none;
+		EACH(i, &r->side[qp->side].own)
+			if (!strcmp(r->events[i].ev, "dereg_mr"))
+				rq->local = &none;
 }
 
 struct explanation world_explain(const struct report *r, const struct qp *qp,
