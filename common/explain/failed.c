@@ -286,7 +286,7 @@ int post_recv_failed(struct ibv_qp *qp, const struct ibv_recv_wr *wr, int err)
 	return verb_failed(err, explain_post_recv(qp, wr, err),
 			   "ibv_post_recv(QP %u, slot %u, %u bytes)",
 			   qp->qp_num, (uint32_t)wr->wr_id,
-			   wr->sg_list->length);
+			   wr->num_sge ? wr->sg_list->length : 0);
 }
 
 static struct explain_mr my_mr(const struct ibv_mr *mr)
