@@ -10,7 +10,10 @@
 #include <unistd.h>
 #pragma GCC diagnostic ignored "-Wunused-function"
 
-enum { LOCAL = IBV_ACCESS_LOCAL_WRITE, REMOTE = 14 /* WRITE, READ, ATOMIC */ };
+enum {
+	LOCAL = IBV_ACCESS_LOCAL_WRITE,
+	REMOTE = 14 /* WRITE, READ, ATOMIC */
+};
 enum {
 	TO_INIT = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 		  IBV_QP_ACCESS_FLAGS,
@@ -29,14 +32,20 @@ struct end {
 	struct ibv_mr *mr;
 	char *buf;
 };
-struct card { uint32_t qpn, rkey; uint64_t addr; union ibv_gid gid; };
-static struct { int cqe, depth, access, rnr, rnr_timer, size; } opt = {
-	64, 16, LOCAL | REMOTE, 7, 12, 65536};
+struct card {
+	uint32_t qpn, rkey;
+	uint64_t addr;
+	union ibv_gid gid;
+};
+static struct {
+	int cqe, depth, access, rnr, rnr_timer, size;
+} opt = { 64, 16, LOCAL | REMOTE, 7, 12, 65536 };
 
 static void must(int err, const char *what)
 {
 	if (err) {
-		fprintf(stderr, "%s: %s\n", what, strerror(err > 0 ? err : errno));
+		fprintf(stderr, "%s: %s\n", what,
+			strerror(err > 0 ? err : errno));
 		exit(1);
 	}
 }
@@ -61,29 +70,41 @@ static void make_qp(struct end *e)
 {
 	e->scq = e->scq ?: ibv_create_cq(e->ctx, opt.cqe, NULL, e->ch, 0);
 	e->rcq = e->rcq ?: ibv_create_cq(e->ctx, opt.cqe, NULL, e->ch, 0);
-	struct ibv_qp_init_attr init = {
-		.send_cq = e->scq, .recv_cq = e->rcq,
-		.cap = {opt.depth, opt.depth, 2, 2, 0}, .qp_type = IBV_QPT_RC};
+	struct ibv_qp_init_attr init = { .send_cq = e->scq,
+					 .recv_cq = e->rcq,
+					 .cap = { opt.depth, opt.depth, 2, 2,
+						  0 },
+					 .qp_type = IBV_QPT_RC };
 	e->qp = e->scq && e->rcq ? ibv_create_qp(e->pd, &init) : NULL;
 	must(e->qp ? 0 : -1, "CQ or QP");
 }
 static struct card card(struct end *e)
 {
-	struct card c = {.qpn = e->qp->qp_num, .rkey = e->mr->rkey,
-			 .addr = (uintptr_t)e->buf};
+	struct card c = { .qpn = e->qp->qp_num,
+			  .rkey = e->mr->rkey,
+			  .addr = (uintptr_t)e->buf };
 	must(ibv_query_gid(e->ctx, 1, 1, &c.gid), "ibv_query_gid");
 	return c;
 }
 static void connect_qp(struct end *e, const struct card *peer)
 {
-	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1,
-		.qp_access_flags = REMOTE, .path_mtu = IBV_MTU_1024,
-		.dest_qp_num = peer->qpn, .rq_psn = 77, .max_dest_rd_atomic = 4,
-		.min_rnr_timer = opt.rnr_timer, .timeout = 14, .retry_cnt = 6,
-		.rnr_retry = opt.rnr, .sq_psn = 77, .max_rd_atomic = 4,
-		.ah_attr = {.is_global = 1, .port_num = 1,
-			    .grh = {peer->gid, 0, 1, 4, 0}}};
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
+				 .port_num = 1,
+				 .qp_access_flags = REMOTE,
+				 .path_mtu = IBV_MTU_1024,
+				 .dest_qp_num = peer->qpn,
+				 .rq_psn = 77,
+				 .max_dest_rd_atomic = 4,
+				 .min_rnr_timer = opt.rnr_timer,
+				 .timeout = 14,
+				 .retry_cnt = 6,
+				 .rnr_retry = opt.rnr,
+				 .sq_psn = 77,
+				 .max_rd_atomic = 4,
+				 .ah_attr = {
+					 .is_global = 1,
+					 .port_num = 1,
+					 .grh = { peer->gid, 0, 1, 4, 0 } } };
 	must(ibv_modify_qp(e->qp, &a, TO_INIT), "to INIT");
 	a.qp_state = IBV_QPS_RTR;
 	must(ibv_modify_qp(e->qp, &a, TO_RTR), "to RTR");
@@ -98,16 +119,21 @@ static void pair(struct end *a, struct end *b)
 }
 static int post_recv(struct end *e, uint64_t id, uint32_t len)
 {
-	struct ibv_sge g = {(uintptr_t)e->buf, len, e->mr->lkey};
-	struct ibv_recv_wr w = {.wr_id = id, .sg_list = &g, .num_sge = 1}, *bad;
+	struct ibv_sge g = { (uintptr_t)e->buf, len, e->mr->lkey };
+	struct ibv_recv_wr w = { .wr_id = id, .sg_list = &g, .num_sge = 1 },
+			   *bad;
 	return ibv_post_recv(e->qp, &w, &bad);
 }
 static int post(struct end *e, int op, uint64_t id, uint32_t len,
 		const struct card *to, int flags)
 {
-	struct ibv_sge g = {(uintptr_t)e->buf, len, e->mr->lkey};
-	struct ibv_send_wr w = {.wr_id = id, .sg_list = &g, .num_sge = 1,
-				.opcode = op, .send_flags = flags}, *bad;
+	struct ibv_sge g = { (uintptr_t)e->buf, len, e->mr->lkey };
+	struct ibv_send_wr w = { .wr_id = id,
+				 .sg_list = &g,
+				 .num_sge = 1,
+				 .opcode = op,
+				 .send_flags = flags },
+			   *bad;
 	w.wr.rdma.remote_addr = to ? to->addr : 0;
 	w.wr.rdma.rkey = to ? to->rkey : 0;
 	return ibv_post_send(e->qp, &w, &bad);
@@ -117,13 +143,16 @@ static struct ibv_wc next(struct ibv_cq *cq, const char *what)
 	struct ibv_wc wc;
 	while (!ibv_poll_cq(cq, 1, &wc))
 		usleep(200);
-	printf("%s %d: %s\n", what, (int)wc.wr_id, ibv_wc_status_str(wc.status));
+	printf("%s %d: %s\n", what, (int)wc.wr_id,
+	       ibv_wc_status_str(wc.status));
 	fflush(stdout);
 	return wc;
 }
 static int meet(int server, int port)
 {
-	struct sockaddr_in a = {AF_INET, htons(port), {htonl(INADDR_LOOPBACK)}, ""};
+	struct sockaddr_in a = {
+		AF_INET, htons(port), { htonl(INADDR_LOOPBACK) }, ""
+	};
 	int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -152,7 +181,8 @@ static struct rdma_cm_id *event(struct rdma_event_channel *ch, int want)
 static struct rdma_cm_id *hear(struct rdma_event_channel *ch, const char *ip,
 			       int port)
 {
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_port = htons(port) };
 	struct rdma_cm_id *id;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	inet_pton(AF_INET, ip, &a.sin_addr);
@@ -164,7 +194,8 @@ static struct rdma_cm_id *hear(struct rdma_event_channel *ch, const char *ip,
 static struct rdma_cm_id *dial(struct rdma_event_channel *ch, const char *ip,
 			       int port)
 {
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_port = htons(port) };
 	struct rdma_cm_id *id;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	inet_pton(AF_INET, ip, &a.sin_addr);
@@ -177,7 +208,7 @@ static struct rdma_cm_id *dial(struct rdma_event_channel *ch, const char *ip,
 }
 static void cm_qp(struct rdma_cm_id *id)
 {
-	struct ibv_qp_init_attr init = {.cap = {8, 8, 1, 1, 0},
-					.qp_type = IBV_QPT_RC};
+	struct ibv_qp_init_attr init = { .cap = { 8, 8, 1, 1, 0 },
+					 .qp_type = IBV_QPT_RC };
 	must(rdma_create_qp(id, NULL, &init), "create_qp");
 }
