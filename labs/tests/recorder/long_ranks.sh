@@ -24,17 +24,17 @@ ring() {
 	for rank in 7 6 5 4 3 2 1 0; do
 		sabotage=()
 		[[ $rank != "$culprit" ]] || sabotage=("$B/sabotage" "$rule")
-		timeout 45 labs/qptrace -o "$1/$rank.qpt" --stall "$stall" -- \
-			"${sabotage[@]}" "$B/ranks" "$rank" 8 "$port" >"$1/$rank.out" 2>"$1/$rank.err" &
+		timeout 90 labs/qptrace -o "$1/$rank.qpt" --stall "$stall" -- \
+			"${sabotage[@]}" "$B/ranks" "$rank" 8 "$port" "$patience" >"$1/$rank.out" 2>"$1/$rank.err" &
 	done
 	wait
 }
 
 in_the_lab() {
-	local port=21000 rule culprit stall i
+	local port=21000 rule culprit stall patience i
 	for ((i = 0; i < ${#rules[@]} + 10; i++, port += 8)); do
-		rule=${rules[i]:-} culprit=$((i % 8)) stall=2
-		[[ $rule ]] || culprit=none stall=10
+		rule=${rules[i]:-} culprit=$((i % 8)) stall=2 patience=8000
+		[[ $rule ]] || culprit=none stall=30 patience=60000
 		mkdir -p "$B/ring/$i"
 		ring "$B/ring/$i"
 	done
