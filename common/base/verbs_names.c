@@ -5,6 +5,7 @@
 #include "verbs_names.h"
 
 #include <arpa/inet.h>
+#include <stdio.h>
 
 unsigned int mtu_bytes(enum ibv_mtu mtu)
 {
@@ -87,4 +88,28 @@ const char *gid_type_name(uint32_t gid_type)
 
 	return gid_type < sizeof(names) / sizeof(names[0]) ? names[gid_type]
 							   : "unknown";
+}
+
+// clang-format off
+#define FLAG(name) { IBV_ACCESS_##name, #name }
+// clang-format on
+const char *access_text(char *out, size_t size, unsigned int flags)
+{
+	static const struct {
+		unsigned int bit;
+		const char *name;
+	} names[] = {
+		FLAG(LOCAL_WRITE),   FLAG(REMOTE_WRITE), FLAG(REMOTE_READ),
+		FLAG(REMOTE_ATOMIC), FLAG(MW_BIND),	 FLAG(ZERO_BASED),
+		FLAG(ON_DEMAND),     FLAG(HUGETLB),	 FLAG(RELAXED_ORDERING),
+	};
+	size_t used = 0;
+
+	snprintf(out, size, "0");
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if ((flags & names[i].bit) && used < size)
+			used += (size_t)snprintf(out + used, size - used,
+						 "%s%s", used ? "|" : "",
+						 names[i].name);
+	return out;
 }

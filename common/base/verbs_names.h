@@ -23,6 +23,10 @@ const char *wr_opcode_name(unsigned int opcode);
 /* "RETRY_EXC_ERR", ... of an enum ibv_wc_status, or "UNKNOWN". */
 const char *wc_status_name(unsigned int status);
 
+/* "LOCAL_WRITE|REMOTE_READ" or "0" of enum ibv_access_flags. Returns @out. */
+#define ACCESS_TEXT_SIZE 160
+const char *access_text(char *out, size_t size, unsigned int flags);
+
 /* "RoCE v2", ... for the gid_type of an ibv_gid_entry. */
 const char *gid_type_name(uint32_t gid_type);
 

@@ -6,7 +6,7 @@
  * 人 accept、private data 太长、事件没有 ack 而 rdma_destroy_id 永远不返回。
  */
 #include "event.h"
-#include "format.h"
+#include "hooks.h"
 #include "objects.h"
 #include "writer.h"
 
@@ -42,30 +42,12 @@ struct rdma_conn_param {
 	uint32_t qp_num;
 };
 
-int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr);
-int rdma_listen(struct rdma_cm_id *id, int backlog);
-int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src,
-		      struct sockaddr *dst, int timeout_ms);
-int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms);
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 		   struct ibv_qp_init_attr *init);
-int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param);
-int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param);
-int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len);
-int rdma_disconnect(struct rdma_cm_id *id);
 int rdma_destroy_id(struct rdma_cm_id *id);
 int rdma_get_cm_event(struct rdma_event_channel *channel,
 		      struct rdma_cm_event **event);
 int rdma_ack_cm_event(struct rdma_cm_event *event);
-
-static struct object *add_id(struct line *line, const void *id)
-{
-	struct object *object = object_add(OBJECT_CM_ID, id, NULL);
-
-	if (object)
-		LINE_NUMBER(line, "cm_id", object->id);
-	return object;
-}
 
 /* 内核或 librdmacm 让再等等，不是失败。*/
 static int real_error(int rc)
@@ -89,8 +71,9 @@ static int real_error(int rc)
 static void end(struct event *e, const struct rdma_cm_id *id)
 {
 	writer_lock();
-	add_id(&e->line, id);
-	event_end(e);
+	object_add(OBJECT_CM_ID, id, NULL);
+	writer_unlock();
+	event_ends_of(e, OBJECT_CM_ID, id);
 }
 
 static void add_address(struct line *line, const struct sockaddr *addr)
@@ -117,6 +100,7 @@ static void add_address(struct line *line, const struct sockaddr *addr)
 
 /* 除了地址（没有的是 NULL），没有别的可说的调用。*/
 #define PLAIN(name, params, address, ...)                            \
+	int rdma_##name params;                                      \
 	EXPORTED int rdma_##name params                              \
 	{                                                            \
 		REAL(rdma_##name, "RDMACM_1.0", -1);                 \
@@ -169,18 +153,17 @@ static void add_param(struct line *line, const struct rdma_conn_param *param)
 	LINE_NUMBER(line, "initiator_depth", param->initiator_depth);
 }
 
-/* 这个 id 早先成功过没有；这一次成功了就记下。*/
-static bool done_before(const void *id, bool accepts, bool succeeded)
+/* 这个 id 早先连过（或接受过）没有；这一次成功了就记下。*/
+static bool done_before(const void *id, bool succeeded)
 {
 	struct object *object;
-	bool *done, before = false;
+	bool before = false;
 
 	writer_lock();
 	object = object_add(OBJECT_CM_ID, id, NULL);
 	if (object) {
-		done = accepts ? &object->accepted : &object->connected;
-		before = *done;
-		*done = before || succeeded;
+		before = object->connected;
+		object->connected = before || succeeded;
 	}
 	writer_unlock();
 	return before;
@@ -202,6 +185,7 @@ static void warn_without_qp(const struct rdma_cm_id *id,
 }
 
 #define CONNECTION(name, accepts)                                       \
+	int rdma_##name(struct rdma_cm_id *, struct rdma_conn_param *); \
 	EXPORTED int rdma_##name(struct rdma_cm_id *id,                 \
 				 struct rdma_conn_param *param)         \
 	{                                                               \
@@ -213,7 +197,7 @@ static void warn_without_qp(const struct rdma_cm_id *id,
 		if (accepts)                                            \
 			warn_without_qp(id, param);                     \
 		RECORD_CM(&e, "rdma_" #name, rc, real(id, param));      \
-		again = done_before(id, accepts, !rc);                  \
+		again = done_before(id, !rc);                           \
 		EXPLAIN_CALL(&e, #name, again, len, false);             \
 		add_param(&e.line, param);                              \
 		end(&e, id);                                            \
@@ -257,8 +241,8 @@ EXPORTED int rdma_get_cm_event(struct rdma_event_channel *channel,
 	owner = object_add(OBJECT_CM_ID, owner_of(*event), NULL);
 	if (owner)
 		owner->events_got++;
-	add_id(&e.line, (*event)->id);
-	event_end(&e);
+	writer_unlock();
+	end(&e, (*event)->id);
 	return 0;
 }
 
@@ -277,40 +261,19 @@ EXPORTED int rdma_ack_cm_event(struct rdma_cm_event *event)
 	return real(event);
 }
 
-/* 别的线程也许正要 ack，所以只是警告；真的没有返回，报告才算它是原因。*/
-static void warn_unacked(const void *id)
-{
-	const struct object *object;
-	struct explanation why;
-	struct line line;
-
-	if (recorder_inside || !recorder_ready())
-		return;
-	writer_lock();
-	object = object_find(OBJECT_CM_ID, id);
-	if (object && object->events_got != object->events_acked) {
-		why = explain_cm_unacked((unsigned int)(object->events_got -
-							object->events_acked));
-		line_start(&line, "warning");
-		LINE_NUMBER(&line, "cm_id", object->id);
-		line_add_why(&line, &why);
-		writer_add_now(&line);
-	}
-	writer_unlock();
-}
-
 EXPORTED int rdma_destroy_id(struct rdma_cm_id *id)
 {
 	REAL(rdma_destroy_id, "RDMACM_1.0", -1);
 	struct event e;
 	int rc;
 
-	warn_unacked(id);
+	if (!recorder_inside)
+		warn_unacked(OBJECT_CM_ID, id);
 	RECORD_CM(&e, "rdma_destroy_id", rc, real(id));
 	EXPLAIN_CALL(&e, "destroy_id", false, 0, false);
+	end(&e, id);
 	writer_lock();
-	add_id(&e.line, id);
 	object_free(object_detach(OBJECT_CM_ID, id));
-	event_end(&e);
+	writer_unlock();
 	return rc;
 }

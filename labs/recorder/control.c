@@ -7,7 +7,6 @@
  */
 #include "base/verbs_names.h"
 #include "event.h"
-#include "format.h"
 #include "hooks.h"
 #include "objects.h"
 #include "ring.h"
@@ -22,13 +21,14 @@ static const char *device_of(const struct ibv_context *context)
 	return context && context->device ? context->device->name : "?";
 }
 
-/* Takes the lock. */
-static void add_object(struct event *e, enum object_kind kind,
-		       const void *pointer, struct ibv_context *context)
+/* It was made: the last of its event. */
+static void made(struct event *e, enum object_kind kind, const void *pointer,
+		 struct ibv_context *context)
 {
 	writer_lock();
 	object_add(kind, pointer, context);
-	line_add_object(&e->line, kind, pointer);
+	writer_unlock();
+	event_ends_of(e, kind, pointer);
 }
 
 /* ---- device --------------------------------------------------------------- */
@@ -47,63 +47,54 @@ EXPORTED struct ibv_device **ibv_get_device_list(int *num_devices)
 	if (num_devices)
 		*num_devices = count;
 	LINE_NUMBER(&e.line, "count", count);
-	EXPLAIN_ERR(&e, explain_device_list(e.err), "ibv_get_device_list()");
-	if (!e.err && !count)
-		event_explain(&e, explain_device_list(0),
-			      "ibv_get_device_list() finds no device");
+	if (e.err || !count)
+		event_explain(&e, explain_device_list(e.err),
+			      "ibv_get_device_list()%s",
+			      e.err ? "" : " finds no device");
 	writer_lock();
 	event_end(&e);
 	return list;
 }
 
-/* 程序多半就此打住；用不着这个 port 的，也就没有什么。*/
-static void warn_of_port(struct ibv_context *context, uint8_t port)
-{
-	struct explanation why = explain_port(context, port);
-	struct line line;
-
-	line_start(&line, "warning");
-	LINE_TEXT(&line, "dev", device_of(context));
-	LINE_NUMBER(&line, "port", port);
-	line_add_why(&line, &why);
-	writer_put(&line);
-}
-
-static void record_ports(struct ibv_context *context, uint32_t id)
+/* 没有连上的 port：程序多半就此打住；用不着它的，也就没有什么，所以是警告。*/
+static void record_port(struct ibv_context *context, uint32_t id,
+			uint8_t number)
 {
 	static const char *const states[] = { "NOP",   "DOWN",	 "INIT",
 					      "ARMED", "ACTIVE", "DEFER" };
-	struct ibv_device_attr device;
+	struct explanation why;
 	struct ibv_port_attr port;
 	struct line line;
 
-	if (ibv_query_device(context, &device))
+	if (ibv_query_port(context, number, &port))
 		return;
-	for (uint8_t i = 1; i <= device.phys_port_cnt; i++) {
-		if (ibv_query_port(context, i, &port))
-			continue;
-		line_start(&line, "port");
-		LINE_NUMBER(&line, "device", id);
-		LINE_TEXT(&line, "dev", device_of(context));
-		LINE_NUMBER(&line, "port", i);
-		LINE_TEXT(&line, "state",
-			  (unsigned int)port.state < 6 ? states[port.state]
-						       : "UNKNOWN");
-		LINE_TEXT(&line, "link",
-			  port.link_layer == IBV_LINK_LAYER_ETHERNET
-				  ? "Ethernet"
-				  : "InfiniBand");
-		LINE_NUMBER(&line, "active_mtu", 128u << port.active_mtu);
-		LINE_NUMBER(&line, "lid", port.lid);
-		writer_put(&line);
-		if (port.state != IBV_PORT_ACTIVE)
-			warn_of_port(context, i);
-	}
+	line_start(&line, "port");
+	LINE_NUMBER(&line, "device", id);
+	LINE_TEXT(&line, "dev", device_of(context));
+	LINE_NUMBER(&line, "port", number);
+	LINE_TEXT(&line, "state",
+		  (unsigned int)port.state < 6 ? states[port.state]
+					       : "UNKNOWN");
+	LINE_TEXT(&line, "link",
+		  port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet"
+							     : "InfiniBand");
+	LINE_NUMBER(&line, "active_mtu", 128u << port.active_mtu);
+	LINE_NUMBER(&line, "lid", port.lid);
+	writer_put(&line);
+	if (port.state == IBV_PORT_ACTIVE)
+		return;
+	why = explain_port(context, number);
+	line_start(&line, "warning");
+	LINE_TEXT(&line, "dev", device_of(context));
+	LINE_NUMBER(&line, "port", number);
+	line_add_why(&line, &why);
+	writer_put(&line);
 }
 
 static void record_device(struct event *e, struct ibv_context *context,
 			  const char *name)
 {
+	struct ibv_device_attr attr;
 	uint32_t id = 0;
 
 	writer_lock();
@@ -118,19 +109,16 @@ static void record_device(struct event *e, struct ibv_context *context,
 		LINE_TEXT(&e->line, "node", context->device->dev_name);
 	recorder_inside++;
 	event_end(e);
-	if (context)
-		record_ports(context, id);
+	if (context && !ibv_query_device(context, &attr))
+		for (uint8_t i = 1; i <= attr.phys_port_cnt; i++)
+			record_port(context, id, i);
 	recorder_inside--;
 	errno = e->saved_errno;
 }
 
 EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-	REAL(ibv_open_device, "IBVERBS_1.1", NULL);
-	struct ibv_context *context;
-	struct event e;
-
-	RECORD_MADE(&e, "open_device", context, real(device));
+	MADE(struct ibv_context *, context, open_device, "1.1", device);
 	EXPLAIN_ERR(&e, explain_open_device(e.err), "ibv_open_device(%s)",
 		    device->name);
 	record_device(&e, context, device->name);
@@ -139,11 +127,7 @@ EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
 
 EXPORTED struct ibv_context *ibv_import_device(int cmd_fd)
 {
-	REAL(ibv_import_device, "IBVERBS_1.10", NULL);
-	struct ibv_context *context;
-	struct event e;
-
-	RECORD_MADE(&e, "import_device", context, real(cmd_fd));
+	MADE(struct ibv_context *, context, import_device, "1.10", cmd_fd);
 	EXPLAIN_ERR(&e, UNKNOWN, "ibv_import_device(fd %d)", cmd_fd);
 	record_device(&e, context, device_of(context));
 	return context;
@@ -158,44 +142,11 @@ static void notice(struct ibv_context *context)
 	struct event e;
 	bool known;
 
-	if (!event_begin(&e, "open_device"))
-		return;
 	writer_lock();
 	known = object_find(OBJECT_CONTEXT, context) != NULL;
 	writer_unlock();
-	if (known) {
-		event_drop(&e);
-		return;
-	}
-	record_device(&e, context, device_of(context));
-}
-
-EXPORTED int ibv_close_device(struct ibv_context *context)
-{
-	REAL(ibv_close_device, "IBVERBS_1.1", -1);
-	struct event e;
-	struct object *object;
-	int rc;
-
-	if (!event_begin(&e, "close_device"))
-		return real(context);
-	LINE_TEXT(&e.line, "dev", device_of(context));
-	writer_lock();
-	line_add_object(&e.line, OBJECT_CONTEXT, context);
-	object = object_detach(OBJECT_CONTEXT, context);
-	unhook_context(context);
-	writer_unlock();
-	rc = real(context);
-	event_returned(&e, rc ? errno : 0);
-	writer_lock();
-	if (rc) {
-		object_attach(object);
-		hook_context(context);
-	} else {
-		object_free(object);
-	}
-	event_end(&e);
-	return rc;
+	if (!known && event_begin(&e, "open_device"))
+		record_device(&e, context, device_of(context));
 }
 
 /* ---- 拆 ------------------------------------------------------------------- */
@@ -205,6 +156,7 @@ static struct object *forget(struct event *e, enum object_kind kind,
 {
 	struct object *object;
 
+	warn_unacked(kind, pointer);
 	writer_lock();
 	line_add_object(&e->line, kind, pointer);
 	object = object_detach(kind, pointer);
@@ -214,44 +166,24 @@ static struct object *forget(struct event *e, enum object_kind kind,
 	return object;
 }
 
+/* 真的拆了的，快路径上的指针也收拾掉。*/
 static void forgotten(struct event *e, struct object *object, const char *call)
 {
 	EXPLAIN_ERR(e, explain_destroy(e->err), "%s()", call);
 	writer_lock();
-	if (e->err)
+	if (e->err) {
 		object_attach(object);
-	else
+	} else {
+		if (object &&
+		    (object->kind == OBJECT_QP || object->kind == OBJECT_CQ))
+			unhook(object->pointer);
 		object_free(object);
+	}
 	event_end(e);
 }
 
-/*
- * ibv_destroy_cq 等到取走的事件都 ack 了才返回：数目不对，就永远不返回。此刻别的线程也许正要
- * ack，所以只是警告；它真的没有返回，报告才算是原因。
- */
-static void count_acks(const struct ibv_cq *cq)
-{
-	const struct object *object;
-	struct explanation why;
-	struct line line;
-
-	writer_lock();
-	object = object_find(OBJECT_CQ, cq);
-	if (object && object->events_got != object->events_acked) {
-		why = explain_unacked(object->events_got, object->events_acked);
-		line_start(&line, "warning");
-		line_add_object(&line, OBJECT_CQ, cq);
-		line_add_why(&line, &why);
-		writer_add_now(&line);
-	}
-	writer_unlock();
-}
-
-/*
- * 这些都返回错误码本身；@before 在真的调用之前看一眼，成功时 @done 收拾快路径上的指针；
- * (void)：用不着。
- */
-#define DESTROY(call, version, kind, type, before, done)      \
+/* 这些都返回错误码本身。*/
+#define DESTROY(call, version, kind, type)                    \
 	EXPORTED int ibv_##call(struct type *pointer)         \
 	{                                                     \
 		REAL(ibv_##call, "IBVERBS_" version, ENOSYS); \
@@ -260,37 +192,54 @@ static void count_acks(const struct ibv_cq *cq)
 		int err;                                      \
 		if (!event_begin(&e, #call))                  \
 			return real(pointer);                 \
-		before(pointer);                              \
 		object = forget(&e, OBJECT_##kind, pointer);  \
 		err = real(pointer);                          \
 		event_returned(&e, err);                      \
-		if (!err)                                     \
-			done(pointer);                        \
 		forgotten(&e, object, "ibv_" #call);          \
 		return err;                                   \
 	}
-DESTROY(dealloc_pd, "1.1", PD, ibv_pd, (void), (void))
-DESTROY(dereg_mr, "1.1", MR, ibv_mr, (void), (void))
-DESTROY(destroy_comp_channel, "1.0", CHANNEL, ibv_comp_channel, (void), (void))
-DESTROY(destroy_cq, "1.1", CQ, ibv_cq, count_acks, unhook)
-DESTROY(destroy_srq, "1.1", SRQ, ibv_srq, (void), (void))
-DESTROY(destroy_ah, "1.1", AH, ibv_ah, (void), (void))
-DESTROY(destroy_qp, "1.1", QP, ibv_qp, (void), unhook)
+DESTROY(dealloc_pd, "1.1", PD, ibv_pd)
+DESTROY(dereg_mr, "1.1", MR, ibv_mr)
+DESTROY(destroy_comp_channel, "1.0", CHANNEL, ibv_comp_channel)
+DESTROY(destroy_cq, "1.1", CQ, ibv_cq)
+DESTROY(destroy_srq, "1.1", SRQ, ibv_srq)
+DESTROY(destroy_ah, "1.1", AH, ibv_ah)
+DESTROY(destroy_qp, "1.1", QP, ibv_qp)
+
+EXPORTED int ibv_close_device(struct ibv_context *context)
+{
+	REAL(ibv_close_device, "IBVERBS_1.1", -1);
+	struct object *object;
+	struct event e;
+	int rc;
+
+	if (!event_begin(&e, "close_device"))
+		return real(context);
+	LINE_TEXT(&e.line, "dev", device_of(context));
+	object = forget(&e, OBJECT_CONTEXT, context);
+	unhook_context(context);
+	rc = real(context);
+	event_returned(&e, rc ? errno : 0);
+	if (rc) {
+		writer_lock();
+		hook_context(context);
+		writer_unlock();
+	}
+	forgotten(&e, object, "ibv_close_device");
+	return rc;
+}
 
 /* ---- PD ------------------------------------------------------------------- */
 
 EXPORTED struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
-	REAL(ibv_alloc_pd, "IBVERBS_1.1", NULL);
-	struct ibv_pd *pd;
-	struct event e;
-
 	notice(context);
-	RECORD_MADE(&e, "alloc_pd", pd, real(context));
+	MADE(struct ibv_pd *, pd, alloc_pd, "1.1", context);
 	EXPLAIN_ERR(&e, UNKNOWN, "ibv_alloc_pd(%s)", device_of(context));
-	add_object(&e, OBJECT_PD, pd, context);
+	writer_lock();
 	line_add_object(&e.line, OBJECT_CONTEXT, context);
-	event_end(&e);
+	writer_unlock();
+	made(&e, OBJECT_PD, pd, context);
 	return pd;
 }
 
@@ -299,17 +248,13 @@ EXPORTED struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 EXPORTED struct ibv_comp_channel *
 ibv_create_comp_channel(struct ibv_context *context)
 {
-	REAL(ibv_create_comp_channel, "IBVERBS_1.0", NULL);
-	struct ibv_comp_channel *channel;
-	struct event e;
-
-	RECORD_MADE(&e, "create_comp_channel", channel, real(context));
+	MADE(struct ibv_comp_channel *, channel, create_comp_channel, "1.0",
+	     context);
 	EXPLAIN_ERR(&e, UNKNOWN, "ibv_create_comp_channel(%s)",
 		    device_of(context));
-	add_object(&e, OBJECT_CHANNEL, channel, context);
 	if (channel)
 		LINE_NUMBER(&e.line, "fd", channel->fd);
-	event_end(&e);
+	made(&e, OBJECT_CHANNEL, channel, context);
 	return channel;
 }
 
@@ -318,13 +263,9 @@ EXPORTED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
 				      struct ibv_comp_channel *channel,
 				      int comp_vector)
 {
-	REAL(ibv_create_cq, "IBVERBS_1.1", NULL);
-	struct ibv_cq *cq;
-	struct event e;
-
 	notice(context);
-	RECORD_MADE(&e, "create_cq", cq,
-		    real(context, cqe, cq_context, channel, comp_vector));
+	MADE(struct ibv_cq *, cq, create_cq, "1.1", context, cqe, cq_context,
+	     channel, comp_vector);
 	EXPLAIN_ERR(&e,
 		    explain_create_cq_call(context, cqe, comp_vector, e.err),
 		    "ibv_create_cq(%s, cqe %d, comp_vector %d)",
@@ -335,17 +276,11 @@ EXPORTED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
 
 EXPORTED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
-	REAL(ibv_resize_cq, "IBVERBS_1.1", ENOSYS);
-	struct event e;
-	int err;
-
-	RECORD_ERR(&e, "resize_cq", err, real(cq, cqe));
+	DONE(err, resize_cq, "1.1", cq, cqe);
 	EXPLAIN_ERR(&e, UNKNOWN, "ibv_resize_cq(%d)", cqe);
-	writer_lock();
-	line_add_object(&e.line, OBJECT_CQ, cq);
 	LINE_NUMBER(&e.line, "cqe_asked", cqe);
 	LINE_NUMBER(&e.line, "cqe", cq->cqe);
-	event_end(&e);
+	event_ends_of(&e, OBJECT_CQ, cq);
 	return err;
 }
 
@@ -409,11 +344,7 @@ EXPORTED void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
 EXPORTED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 					struct ibv_srq_init_attr *init)
 {
-	REAL(ibv_create_srq, "IBVERBS_1.1", NULL);
-	struct ibv_srq *srq;
-	struct event e;
-
-	RECORD_MADE(&e, "create_srq", srq, real(pd, init));
+	MADE(struct ibv_srq *, srq, create_srq, "1.1", pd, init);
 	EXPLAIN_ERR(&e,
 		    explain_create_srq(pd->context, init->attr.max_wr,
 				       init->attr.max_sge, e.err),
@@ -426,21 +357,15 @@ EXPORTED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 EXPORTED int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr,
 			    int mask)
 {
-	REAL(ibv_modify_srq, "IBVERBS_1.1", ENOSYS);
-	struct event e;
-	int err;
-
-	RECORD_ERR(&e, "modify_srq", err, real(srq, attr, mask));
+	DONE(err, modify_srq, "1.1", srq, attr, mask);
 	EXPLAIN_ERR(&e, UNKNOWN,
 		    "ibv_modify_srq(max_wr %u, limit %u, mask 0x%x)",
 		    attr->max_wr, attr->srq_limit, (unsigned int)mask);
-	writer_lock();
-	line_add_object(&e.line, OBJECT_SRQ, srq);
 	if (mask & IBV_SRQ_MAX_WR)
 		LINE_NUMBER(&e.line, "max_wr", attr->max_wr);
 	if (mask & IBV_SRQ_LIMIT)
 		LINE_NUMBER(&e.line, "limit", attr->srq_limit);
-	event_end(&e);
+	event_ends_of(&e, OBJECT_SRQ, srq);
 	return err;
 }
 
@@ -449,12 +374,9 @@ EXPORTED int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr,
 EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 				      struct ibv_ah_attr *attr)
 {
-	REAL(ibv_create_ah, "IBVERBS_1.1", NULL);
-	char gid[46];
-	struct ibv_ah *ah;
-	struct event e;
+	MADE(struct ibv_ah *, ah, create_ah, "1.1", pd, attr);
+	char gid[GID_TEXT_SIZE];
 
-	RECORD_MADE(&e, "create_ah", ah, real(pd, attr));
 	gid_text(gid, attr->grh.dgid.raw);
 	LINE_NUMBER(&e.line, "is_global", attr->is_global);
 	LINE_NUMBER(&e.line, "sgid_index", attr->grh.sgid_index);
@@ -464,66 +386,72 @@ EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 		    "ibv_create_ah(port %u, is_global %u, GID index "
 		    "%u, to %s)",
 		    attr->port_num, attr->is_global, attr->grh.sgid_index, gid);
-	add_object(&e, OBJECT_AH, ah, pd->context);
-	event_end(&e);
+	made(&e, OBJECT_AH, ah, pd->context);
 	return ah;
 }
 
 /* ---- 异步事件 ------------------------------------------------------------- */
 
-static void add_element(struct line *line, const struct ibv_async_event *event)
-{
-	switch (event->event_type) {
-	case IBV_EVENT_CQ_ERR:
-		line_add_object(line, OBJECT_CQ, event->element.cq);
-		return;
-	case IBV_EVENT_SRQ_ERR:
-	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		line_add_object(line, OBJECT_SRQ, event->element.srq);
-		return;
-	case IBV_EVENT_QP_FATAL:
-	case IBV_EVENT_QP_REQ_ERR:
-	case IBV_EVENT_QP_ACCESS_ERR:
-	case IBV_EVENT_COMM_EST:
-	case IBV_EVENT_SQ_DRAINED:
-	case IBV_EVENT_PATH_MIG:
-	case IBV_EVENT_PATH_MIG_ERR:
-	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		line_add_object(line, OBJECT_QP, event->element.qp);
-		LINE_NUMBER(line, "qpn", event->element.qp->qp_num);
-		return;
-	default:
-		LINE_NUMBER(line, "port", event->element.port_num);
-	}
-}
-
-/* 其余的（换了地址、SQ 排空……）是消息，不是失败：只写进记录。*/
-static bool is_bad_news(enum ibv_event_type type)
-{
-	return type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_QP_FATAL ||
-	       type == IBV_EVENT_QP_REQ_ERR ||
-	       type == IBV_EVENT_QP_ACCESS_ERR || type == IBV_EVENT_PORT_ERR ||
-	       type == IBV_EVENT_DEVICE_FATAL;
-}
+/* 有的（换了地址、SQ 排空……）是消息，不是坏消息：只写进记录。*/
+#define EVENT(type, of, bad) [IBV_EVENT_##type] = { #type, OBJECT_##of, bad }
+#define OBJECT_PORT	     OBJECT_KINDS
+static const struct {
+	const char *name;
+	enum object_kind of;
+	bool bad;
+} events[] = {
+	EVENT(CQ_ERR, CQ, true),
+	EVENT(QP_FATAL, QP, true),
+	EVENT(QP_REQ_ERR, QP, true),
+	EVENT(QP_ACCESS_ERR, QP, true),
+	EVENT(COMM_EST, QP, false),
+	EVENT(SQ_DRAINED, QP, false),
+	EVENT(PATH_MIG, QP, false),
+	EVENT(PATH_MIG_ERR, QP, false),
+	EVENT(DEVICE_FATAL, PORT, true),
+	EVENT(PORT_ACTIVE, PORT, false),
+	EVENT(PORT_ERR, PORT, true),
+	EVENT(LID_CHANGE, PORT, false),
+	EVENT(PKEY_CHANGE, PORT, false),
+	EVENT(SM_CHANGE, PORT, false),
+	EVENT(SRQ_ERR, SRQ, false),
+	EVENT(SRQ_LIMIT_REACHED, SRQ, false),
+	EVENT(QP_LAST_WQE_REACHED, QP, false),
+	EVENT(CLIENT_REREGISTER, PORT, false),
+	EVENT(GID_CHANGE, PORT, false),
+	EVENT(WQ_FATAL, PORT, false),
+};
 
 EXPORTED int ibv_get_async_event(struct ibv_context *context,
 				 struct ibv_async_event *event)
 {
 	REAL(ibv_get_async_event, "IBVERBS_1.1", -1);
 	int rc = real(context, event);
+	const char *name = "UNKNOWN";
+	enum object_kind of = OBJECT_PORT;
+	unsigned int type;
 	struct event e;
 
 	if (rc || !event_begin(&e, "async_event"))
 		return rc;
-	LINE_TEXT(&e.line, "type", async_event_name(event->event_type));
-	LINE_TEXT(&e.line, "dev", device_of(context));
+	type = event->event_type;
 	e.why = explain_async_event(event->event_type);
-	if (is_bad_news(event->event_type))
-		event_explain(&e, e.why, "asynchronous event %s of %s",
-			      async_event_name(event->event_type),
-			      device_of(context));
+	if (type < sizeof(events) / sizeof(events[0])) {
+		name = events[type].name;
+		of = events[type].of;
+		if (events[type].bad)
+			event_explain(&e, e.why, "asynchronous event %s of %s",
+				      name, device_of(context));
+	}
+	LINE_TEXT(&e.line, "type", name);
+	LINE_TEXT(&e.line, "dev", device_of(context));
+	if (of == OBJECT_PORT)
+		LINE_NUMBER(&e.line, "port", event->element.port_num);
+	if (of == OBJECT_QP)
+		LINE_NUMBER(&e.line, "qpn", event->element.qp->qp_num);
 	writer_lock();
-	add_element(&e.line, event);
+	if (of != OBJECT_PORT) /* 是哪一种，指针都在同一处 */
+		line_add_object(&e.line, of, event->element.qp);
 	event_end(&e);
 	return 0;
 }

@@ -74,43 +74,32 @@ static void *find_in(const struct link_map *map, const char *name)
 	return NULL;
 }
 
-/* 排在我们后面的：前面的另一个 preload 正是调用我们的那一个。*/
-void *next_function(const char *name)
+/* 排在我们后面的：前面的另一个 preload 正是调用我们的那一个。@real：找到过就记着。*/
+static void *next_function(const char *name, void *_Atomic *real)
 {
+	void *found = atomic_load_explicit(real, memory_order_relaxed);
 	const struct link_map *map = _r_debug.r_map;
-	void *found = NULL;
 
-	while (map && map->l_ld != _DYNAMIC)
+	while (!found && map && map->l_ld != _DYNAMIC)
 		map = map->l_next;
 	while (!found && map && (map = map->l_next))
 		found = find_in(map, name);
+	atomic_store_explicit(real, found, memory_order_relaxed);
 	return found;
-}
-
-/* @real: 找到过就记着。*/
-static void *real_function(const char *name, void *_Atomic *real)
-{
-	void *now = atomic_load_explicit(real, memory_order_relaxed);
-
-	if (!now) {
-		now = next_function(name);
-		atomic_store_explicit(real, now, memory_order_relaxed);
-	}
-	return now;
 }
 
 static dlsym_fn real_dlsym(void)
 {
 	static void *_Atomic real;
 
-	return (dlsym_fn)real_function("dlsym", &real);
+	return (dlsym_fn)next_function("dlsym", &real);
 }
 
 static dlvsym_fn real_dlvsym(void)
 {
 	static void *_Atomic real;
 
-	return (dlvsym_fn)real_function("dlvsym", &real);
+	return (dlvsym_fn)next_function("dlvsym", &real);
 }
 
 /* ---- 我们包着的那一个 ------------------------------------------------------ */
@@ -162,6 +151,8 @@ static void *instead_of(void *found, const char *name)
 	int saved_errno = errno;
 	void *result = found;
 
+	if (!found)
+		return NULL;
 	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
 		void *ours = real_dlvsym()(RTLD_DEFAULT, name, versions[i]);
 
@@ -185,27 +176,15 @@ static bool is_for_us(const void *handle, const char *name)
 
 EXPORTED void *dlsym(void *restrict handle, const char *restrict name)
 {
-	dlsym_fn real = real_dlsym();
-	void *found;
-
-	if (!real)
-		return NULL;
 	if (!is_for_us(handle, name))
-		return real(handle, name);
-	found = real(handle, name);
-	return found ? instead_of(found, name) : NULL;
+		return real_dlsym()(handle, name);
+	return instead_of(real_dlsym()(handle, name), name);
 }
 
 EXPORTED void *dlvsym(void *restrict handle, const char *restrict name,
 		      const char *restrict version)
 {
-	dlvsym_fn real = real_dlvsym();
-	void *found;
-
-	if (!real)
-		return NULL;
 	if (!is_for_us(handle, name))
-		return real(handle, name, version);
-	found = real(handle, name, version);
-	return found ? instead_of(found, name) : NULL;
+		return real_dlvsym()(handle, name, version);
+	return instead_of(real_dlvsym()(handle, name, version), name);
 }

@@ -7,7 +7,6 @@
  */
 #include "event.h"
 
-#include "format.h"
 #include "objects.h"
 #include "ring.h"
 #include "writer.h"
@@ -104,4 +103,12 @@ void event_end(struct event *event)
 		writer_tell(TOLD_FAILURE, false);
 	recorder_inside--;
 	errno = event->saved_errno;
+}
+
+void event_ends_of(struct event *event, enum object_kind kind,
+		   const void *pointer)
+{
+	writer_lock();
+	line_add_object(&event->line, kind, pointer);
+	event_end(event);
 }

@@ -16,6 +16,7 @@
 
 #include "explain/explain.h"
 #include "line.h"
+#include "objects.h"
 #include "recorder.h"
 
 #include <stdbool.h>
@@ -58,17 +59,16 @@ void event_explain(struct event *event, struct explanation why, const char *fmt,
 	} while (0)
 #define UNKNOWN ((struct explanation){ 0 })
 
-/* With the lock, which it gives up. */
+/* With the lock, which it gives up; event_ends_of() takes it, and adds the object. */
 void event_end(struct event *event);
+void event_ends_of(struct event *event, enum object_kind kind,
+		   const void *pointer);
 
 /*
  * dl.c: the symbol of the next library behind this one; of libibverbs if that
  * was loaded by dlopen() and nobody sees it. NULL: there is none (errno ENOSYS).
  */
 void *real_symbol(const char *name, const char *version);
-
-/* The same for what has one version, without a lock or malloc. NULL: none. */
-void *next_function(const char *name);
 
 /* An object pointer is not a function pointer in ISO C: hence the memcpy. */
 #define REAL(name, version, failure)                                       \
@@ -101,14 +101,29 @@ void *next_function(const char *name);
 #define RECORD_ERR(event, name, result, call) \
 	RECORD(event, name, result, call, event_returned)
 
+/*
+ * The beginning of a wrapper that is ibv_@name and no more: `real`, the event `e`, and
+ * @result, a pointer or an error number.
+ */
+#define MADE(type, result, name, version, ...)      \
+	REAL(ibv_##name, "IBVERBS_" version, NULL); \
+	struct event e;                             \
+	type result;                                \
+	RECORD_MADE(&e, #name, result, real(__VA_ARGS__))
+#define DONE(err, name, version, ...)                 \
+	REAL(ibv_##name, "IBVERBS_" version, ENOSYS); \
+	struct event e;                               \
+	int err;                                      \
+	RECORD_ERR(&e, #name, err, real(__VA_ARGS__))
+
 /* The interposed name comes out of the library in spite of its visibility. */
 #define EXPORTED __attribute__((visibility("default")))
 
 /* ---- start.c ---- */
 
 /*
- * Open the recording and start the thread, if that is not done yet. False: no
- * recording (not asked for, or the file cannot be written, which was said).
+ * Open the recording, if that is not done yet. False: there is none (not asked for,
+ * or the file cannot be written, which was said).
  */
 bool recorder_ready(void);
 

@@ -50,19 +50,12 @@ static struct hook *find(const void *key)
 }
 
 /* 已经拆掉的留下的空位，同一个桶里可以再用。持锁。*/
-static struct hook *reuse(const void *key)
+static struct hook *add(const void *key)
 {
 	struct hook *h = atomic_load(bucket_of(key));
 
-	while (h && atomic_load(&h->key))
+	while (h && h->key)
 		h = h->next;
-	return h;
-}
-
-static struct hook *add(const void *key)
-{
-	struct hook *h = reuse(key);
-
 	if (h)
 		return h;
 	h = recorder_pages(sizeof(*h));
@@ -234,8 +227,8 @@ static void traced_wr_set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah,
 	h->qp.wr_set_ud_addr(qp, ah, qpn, qkey);
 }
 
-static struct hook *set_sges(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr,
-			     size_t bytes, size_t count)
+static struct hook *set_data(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr,
+			     size_t bytes, size_t count, uint16_t flags)
 {
 	struct hook *h = find(qp);
 
@@ -243,54 +236,39 @@ static struct hook *set_sges(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr,
 	current(h)->qpn = lkey;
 	current(h)->length = (uint32_t)bytes;
 	current(h)->num_sge = (uint8_t)count;
-	return h;
-}
-
-static struct hook *set_inline(struct ibv_qp_ex *qp, uint64_t addr,
-			       size_t bytes, size_t count)
-{
-	struct hook *h = set_sges(qp, 0, addr, bytes, count);
-
-	current(h)->flags |= IBV_SEND_INLINE;
+	current(h)->flags |= flags;
 	return h;
 }
 
 static void traced_wr_set_inline_data(struct ibv_qp_ex *qp, void *addr,
 				      size_t length)
 {
-	set_inline(qp, (uintptr_t)addr, length, 1)
+	set_data(qp, 0, (uintptr_t)addr, length, 1, IBV_SEND_INLINE)
 		->qp.wr_set_inline_data(qp, addr, length);
-}
-
-static void traced_wr_set_inline_data_list(struct ibv_qp_ex *qp, size_t count,
-					   const struct ibv_data_buf *list)
-{
-	size_t bytes = 0;
-
-	for (size_t i = 0; i < count; i++)
-		bytes += list[i].length;
-	set_inline(qp, count ? (uintptr_t)list[0].addr : 0, bytes, count)
-		->qp.wr_set_inline_data_list(qp, count, list);
 }
 
 static void traced_wr_set_sge(struct ibv_qp_ex *qp, uint32_t lkey,
 			      uint64_t addr, uint32_t length)
 {
-	set_sges(qp, lkey, addr, length, 1)
+	set_data(qp, lkey, addr, length, 1, 0)
 		->qp.wr_set_sge(qp, lkey, addr, length);
 }
 
-static void traced_wr_set_sge_list(struct ibv_qp_ex *qp, size_t count,
-				   const struct ibv_sge *list)
-{
-	const struct ibv_sge first = count ? list[0] : (struct ibv_sge){ 0 };
-	size_t bytes = 0;
-
-	for (size_t i = 0; i < count; i++)
-		bytes += list[i].length;
-	set_sges(qp, first.lkey, first.addr, bytes, count)
-		->qp.wr_set_sge_list(qp, count, list);
-}
+#define TRACED_LIST(name, type, lkey, flags)                                   \
+	static void traced_##name(struct ibv_qp_ex *qp, size_t count,          \
+				  const struct type *list)                     \
+	{                                                                      \
+		size_t bytes = 0;                                              \
+                                                                               \
+		for (size_t i = 0; i < count; i++)                             \
+			bytes += list[i].length;                               \
+		set_data(qp, count ? (lkey) : 0,                               \
+			 count ? (uint64_t)(uintptr_t)list[0].addr : 0, bytes, \
+			 count, flags)                                         \
+			->qp.name(qp, count, list);                            \
+	}
+TRACED_LIST(wr_set_inline_data_list, ibv_data_buf, 0, IBV_SEND_INLINE)
+TRACED_LIST(wr_set_sge_list, ibv_sge, list[0].lkey, 0)
 
 /* 上一批也许 abort 了：从头攒起。*/
 static void traced_wr_start(struct ibv_qp_ex *qp)
@@ -337,7 +315,12 @@ static int traced_wr_complete(struct ibv_qp_ex *qp)
 	if (!rc || !count)
 		return rc;
 	recall(&first, &sge, &h->pending[0]);
-	send_refused("ibv_wr_complete", &qp->qp_base, &first, count, rc, false);
+	post_refused(&(struct refusal){ .call = "ibv_wr_complete",
+					.object = qp,
+					.qp = &qp->qp_base,
+					.send = &first,
+					.count = count,
+					.rc = rc });
 	return rc;
 }
 
@@ -472,34 +455,28 @@ static int traced_modify_qp_rate_limit(struct ibv_qp *qp,
 	LINE_NUMBER(&e.line, "rate_limit", attr->rate_limit);
 	EXPLAIN_ERR(&e, UNKNOWN, "ibv_modify_qp_rate_limit(QP %u, %u kbps)",
 		    qp->qp_num, attr->rate_limit);
-	writer_lock();
-	LINE_NUMBER(&e.line, "qp", object_id(OBJECT_QP, qp));
-	event_end(&e);
+	event_ends_of(&e, OBJECT_QP, qp);
 	return err;
 }
 
-#define HAS(vctx, op)                                                          \
-	((vctx)->sz >= sizeof(*(vctx)) - offsetof(struct verbs_context, op) && \
-	 (vctx)->op)
+static bool has(const struct verbs_context *vctx, size_t from_the_end)
+{
+	return vctx && vctx->sz >= from_the_end;
+}
+#define HAS(vctx, op) \
+	has(vctx, sizeof(*(vctx)) - offsetof(struct verbs_context, op))
 
 void hook_context(struct ibv_context *context)
 {
 	struct verbs_context *vctx = verbs_get_ctx(context);
 	struct hooked *real = hook_ops(context);
 
-	if (!vctx || !real)
-		return;
-#define TAKE(op)                                \
-	do {                                    \
-		if (HAS(vctx, op)) {            \
-			real->op = vctx->op;    \
-			vctx->op = traced_##op; \
-		}                               \
-	} while (0)
-	TAKE(create_qp_ex);
-	TAKE(create_cq_ex);
-	TAKE(create_srq_ex);
-	TAKE(modify_qp_rate_limit);
+#define TAKE(op)                                 \
+	if (real && HAS(vctx, op) && vctx->op) { \
+		real->op = vctx->op;             \
+		vctx->op = traced_##op;          \
+	}
+	EACH_EXTENDED(TAKE)
 #undef TAKE
 }
 
@@ -508,15 +485,10 @@ void unhook_context(struct ibv_context *context)
 	struct verbs_context *vctx = verbs_get_ctx(context);
 	struct hooked *real = hooked_of(context);
 
-	if (vctx && real) {
-		if (HAS(vctx, create_qp_ex))
-			vctx->create_qp_ex = real->create_qp_ex;
-		if (HAS(vctx, create_cq_ex))
-			vctx->create_cq_ex = real->create_cq_ex;
-		if (HAS(vctx, create_srq_ex))
-			vctx->create_srq_ex = real->create_srq_ex;
-		if (HAS(vctx, modify_qp_rate_limit))
-			vctx->modify_qp_rate_limit = real->modify_qp_rate_limit;
-	}
+#define GIVE_BACK(op)                          \
+	if (real && HAS(vctx, op) && vctx->op) \
+		vctx->op = real->op;
+	EACH_EXTENDED(GIVE_BACK)
+#undef GIVE_BACK
 	unhook_ops(context);
 }

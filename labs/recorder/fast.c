@@ -11,13 +11,13 @@
 #include "base/verbs_names.h"
 #include "event.h"
 #include "explain/qp_table.h"
-#include "format.h"
 #include "hooks.h"
 #include "objects.h"
 #include "ring.h"
 #include "writer.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #define MAX_CONTEXTS 64
 
@@ -89,6 +89,7 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 	struct explanation why;
 	struct event e;
 	struct object *qp;
+	char on[24] = "";
 	uint32_t id;
 	bool worth;
 
@@ -108,24 +109,16 @@ void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 	}
 	LINE_TEXT(&e.line, "about", "completion");
 	LINE_NUMBER(&e.line, "qp", id);
-	if (qpn != RECORD_NO_QPN)
-		LINE_NUMBER(&e.line, "qpn", qpn);
 	LINE_HEX(&e.line, "wr_id", wr_id);
 	LINE_TEXT(&e.line, "status", wc_status_name(status));
-	if (qpn != RECORD_NO_QPN)
-		event_explain(
-			&e, why,
-			"completion of wr_id 0x%llx on QP %u of %s: %s (status "
-			"%d)",
-			(unsigned long long)wr_id, qpn,
-			cq->context->device->name, wc_status_name(status),
-			(int)status);
-	else
-		event_explain(
-			&e, why,
-			"completion of wr_id 0x%llx of %s: %s (status %d)",
-			(unsigned long long)wr_id, cq->context->device->name,
-			wc_status_name(status), (int)status);
+	if (qpn != RECORD_NO_QPN) {
+		LINE_NUMBER(&e.line, "qpn", qpn);
+		snprintf(on, sizeof(on), " on QP %u", qpn);
+	}
+	event_explain(&e, why,
+		      "completion of wr_id 0x%llx%s of %s: %s (status %d)",
+		      (unsigned long long)wr_id, on, cq->context->device->name,
+		      wc_status_name(status), (int)status);
 	writer_lock();
 	event_end(&e);
 }
@@ -201,26 +194,6 @@ static void *walk_to(struct walk *walk, void *next)
 	return next;
 }
 
-static void refused(const void *object, uint64_t wr_id, uint32_t count,
-		    bool send, int err)
-{
-	struct ring *ring = ring_mine();
-	struct record *r =
-		ring_add(ring, RECORD_POST_FAILED, object, ring_stamp());
-
-	r->wr_id = wr_id;
-	r->length = count;
-	r->opcode = send;
-	r->status = (uint8_t)err;
-	ring_publish(ring);
-}
-
-/* ibv_post_* 返回正的错误码；老驱动有返回 -1 并设 errno 的。*/
-static int error_of(int rc)
-{
-	return rc > 0 ? rc : errno;
-}
-
 /* @qp 为 NULL 是 SRQ。*/
 static void explain_refusal(const char *call, struct ibv_qp *qp, uint64_t wr_id,
 			    int err, struct explanation why)
@@ -246,25 +219,44 @@ static void explain_refusal(const char *call, struct ibv_qp *qp, uint64_t wr_id,
 	event_end(&e);
 }
 
-void send_refused(const char *call, struct ibv_qp *qp,
-		  const struct ibv_send_wr *wr, uint32_t count, int rc,
-		  bool returns)
+/* 记下没有收下的 @count 个，再说为什么。ibv_post_* 返回正的错误码；老驱动有返回 -1 的。*/
+void post_refused(const struct refusal *r)
 {
-	int err = error_of(rc);
+	const int err = r->rc > 0 ? r->rc : errno;
+	struct ring *ring = ring_mine();
+	struct record *record =
+		ring_add(ring, RECORD_POST_FAILED, r->object, ring_stamp());
+	uint64_t wr_id = r->send ? r->send->wr_id : r->recv->wr_id;
 	struct explanation why;
 
+	record->wr_id = wr_id;
+	record->length = r->count;
+	record->opcode = r->send != NULL;
+	record->status = (uint8_t)err;
+	ring_publish(ring);
 	recorder_inside++; /* 解释器要 ibv_query_qp */
-	why = returns ? explain_wr_cycle() : explain_post_send(qp, wr, err);
+	if (r->returns)
+		why = explain_wr_cycle();
+	else if (r->send)
+		why = explain_post_send(r->qp, r->send, err);
+	else if (r->qp)
+		why = explain_post_recv(r->qp, r->recv, err);
+	else
+		why = explain_post_srq_recv(r->object, r->recv, err);
 	recorder_inside--;
-	refused(qp, wr->wr_id, count, true, err);
-	explain_refusal(call, qp, wr->wr_id, err, why);
+	explain_refusal(r->call, r->qp, wr_id, err, why);
 }
 
-static void record_send(struct ring *ring, uint64_t stamp,
-			const struct ibv_qp *qp, const struct ibv_send_wr *wr)
+static void record_send(struct ring *ring, uint64_t stamp, struct ibv_qp *qp,
+			const struct ibv_send_wr *wr)
 {
-	struct record *r = ring_add(ring, RECORD_POST_SEND, qp, stamp);
+	struct record *r;
 
+	/* rxe 的 provider 照着 NULL 去读，程序就此崩溃：原因要在那之前说。*/
+	if (qp->qp_type == IBV_QPT_UD && !wr->wr.ud.ah)
+		explain_refusal("ibv_post_send", qp, wr->wr_id, 0,
+				explain_null_ah());
+	r = ring_add(ring, RECORD_POST_SEND, qp, stamp);
 	r->wr_id = wr->wr_id;
 	r->flags = (uint16_t)wr->send_flags;
 	r->opcode = (uint8_t)wr->opcode;
@@ -284,42 +276,6 @@ static void record_send(struct ring *ring, uint64_t stamp,
 	ring_publish(ring);
 }
 
-/* rxe 的 provider 照着 NULL 去读，程序就此崩溃：原因要在那之前说。*/
-static void look_at_ah(struct ibv_qp *qp, const struct ibv_send_wr *wr)
-{
-	if (!wr->wr.ud.ah)
-		explain_refusal("ibv_post_send", qp, wr->wr_id, 0,
-				explain_null_ah());
-}
-
-static int traced_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
-			    struct ibv_send_wr **bad)
-{
-	struct ring *ring = ring_mine();
-	struct ibv_send_wr *first = NULL;
-	struct walk walk = WALK(wr), rest;
-	uint64_t stamp = ring_stamp();
-	uint32_t left = 0;
-	int rc;
-
-	for (struct ibv_send_wr *w = wr; w; w = walk_to(&walk, w->next))
-		record_send(ring, stamp, qp, w);
-	if (wr && __builtin_expect(qp->qp_type == IBV_QPT_UD, 0))
-		look_at_ah(qp, wr);
-	rc = real_ops(qp->context)->post_send(qp, wr, bad);
-	if (__builtin_expect(rc == 0, 1) || !wr)
-		return rc;
-	if (bad)
-		first = *bad;
-	rest = WALK(first);
-	for (struct ibv_send_wr *w = first; w; w = walk_to(&rest, w->next))
-		left++;
-	/* rxe 在状态不对时不填 bad_wr：WR 已经在环里，到了 RTS 会被执行。*/
-	send_refused("ibv_post_send", qp, first ? first : wr, left, rc,
-		     walk.returned);
-	return rc;
-}
-
 static void record_recv(struct ring *ring, uint64_t stamp, const void *object,
 			const struct ibv_recv_wr *wr, enum record_kind kind)
 {
@@ -329,52 +285,47 @@ static void record_recv(struct ring *ring, uint64_t stamp, const void *object,
 	add_sges(r, wr->sg_list, wr->num_sge);
 	ring_publish(ring);
 }
+#define RECORD_RECV(ring, stamp, qp, wr) \
+	record_recv(ring, stamp, qp, wr, RECORD_POST_RECV)
+#define RECORD_SRQ_RECV(ring, stamp, srq, wr) \
+	record_recv(ring, stamp, srq, wr, RECORD_POST_SRQ_RECV)
 
-/* @first: *bad_wr；驱动没有填的话是整串的头。*/
-static void recv_refused(const char *call, struct ibv_qp *qp, void *object,
-			 const struct ibv_recv_wr *first, int rc)
-{
-	struct walk walk = WALK(first);
-	int err = error_of(rc);
-	struct explanation why;
-	uint32_t left = 0;
-
-	for (const struct ibv_recv_wr *w = first; w;
-	     w = walk_to(&walk, w->next))
-		left++;
-	recorder_inside++;
-	if (walk.returned)
-		why = explain_wr_cycle();
-	else
-		why = qp ? explain_post_recv(qp, first, err)
-			 : explain_post_srq_recv((struct ibv_srq *)object,
-						 first, err);
-	recorder_inside--;
-	refused(object, first->wr_id, left, false, err);
-	explain_refusal(call, qp, first->wr_id, err, why);
-}
-
-/* QP 与 SRQ 的只差在去哪里；@qp 为 NULL 是 SRQ。*/
-#define TRACED_RECV(call, type, kind, qp)                            \
-	static int traced_##call(type *to, struct ibv_recv_wr *wr,   \
-				 struct ibv_recv_wr **bad)           \
-	{                                                            \
-		struct ring *ring = ring_mine();                     \
-		struct walk walk = WALK(wr);                         \
-		uint64_t stamp = ring_stamp();                       \
-		int rc;                                              \
-                                                                     \
-		for (struct ibv_recv_wr *w = wr; w;                  \
-		     w = walk_to(&walk, w->next))                    \
-			record_recv(ring, stamp, to, w, kind);       \
-		rc = real_ops(to->context)->call(to, wr, bad);       \
-		if (__builtin_expect(rc != 0, 0) && wr)              \
-			recv_refused("ibv_" #call, qp, to,           \
-				     !bad || !*bad ? wr : *bad, rc); \
-		return rc;                                           \
+/*
+ * @wr_kind：send 或 recv；@of_qp：NULL 是 SRQ。rxe 在状态不对时不填 bad_wr：recv 一个也没有收下
+ * （@unsaid 是 wr），send 却已经在环里，到了 RTS 会被执行（NULL）。
+ */
+#define TRACED_POST(name, type, wr_kind, record_it, of_qp, unsaid)        \
+	static int traced_##name(type *to, struct ibv_##wr_kind##_wr *wr, \
+				 struct ibv_##wr_kind##_wr **bad)         \
+	{                                                                 \
+		struct ibv_##wr_kind##_wr *w = wr;                        \
+		struct ring *ring = ring_mine();                          \
+		struct walk walk = WALK(w);                               \
+		uint64_t stamp = ring_stamp();                            \
+		struct refusal r;                                         \
+		int rc;                                                   \
+                                                                          \
+		for (; w; w = walk_to(&walk, w->next))                    \
+			record_it(ring, stamp, to, w);                    \
+		rc = real_ops(to->context)->name(to, wr, bad);            \
+		if (__builtin_expect(rc == 0, 1) || !wr)                  \
+			return rc;                                        \
+		r = (struct refusal){ .call = "ibv_" #name,               \
+				      .object = to,                       \
+				      .qp = of_qp,                        \
+				      .wr_kind = bad && *bad ? *bad : wr, \
+				      .rc = rc,                           \
+				      .returns = walk.returned };         \
+		w = bad && *bad ? *bad : (unsaid);                        \
+		walk = WALK(w);                                           \
+		for (; w; w = walk_to(&walk, w->next))                    \
+			r.count++;                                        \
+		post_refused(&r);                                         \
+		return rc;                                                \
 	}
-TRACED_RECV(post_recv, struct ibv_qp, RECORD_POST_RECV, to)
-TRACED_RECV(post_srq_recv, struct ibv_srq, RECORD_POST_SRQ_RECV, NULL)
+TRACED_POST(post_send, struct ibv_qp, send, record_send, to, NULL)
+TRACED_POST(post_recv, struct ibv_qp, recv, RECORD_RECV, to, wr)
+TRACED_POST(post_srq_recv, struct ibv_srq, recv, RECORD_SRQ_RECV, NULL, wr)
 
 /* ---- 装与卸 --------------------------------------------------------------- */
 

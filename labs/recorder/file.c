@@ -38,7 +38,7 @@ static bool complained;
 #define MOST_NAMES   100
 
 /* 程序数着 fd 过日子（“第一个打开的应当是 3”）：躲到高处去。*/
-int file_move_up(int fd)
+static int move_up(int fd)
 {
 	static const int places[] = { 900, 200, 50 };
 	int high = -1;
@@ -59,18 +59,13 @@ static int open_file(int flags)
 
 	if (fd < 0)
 		return -errno;
-	if (fstat(fd, &st)) {
-		int err = errno;
-
-		close(fd);
-		return -err;
-	}
+	fstat(fd, &st);
 	/* 映射着的是 file_ino：名字下面换了别的文件，就不再长了。*/
 	if (header && (st.st_dev != file_dev || st.st_ino != file_ino)) {
 		close(fd);
 		return -ESTALE;
 	}
-	file = file_move_up(fd);
+	file = move_up(fd);
 	file_dev = st.st_dev;
 	file_ino = st.st_ino;
 	return 0;
@@ -104,7 +99,7 @@ static void complain(const char *what, int err)
 				 : IN_WORDS(", symbolic links are not followed",
 					    "，不跟随符号链接"));
 
-	recorder_complain(text, (size_t)n);
+	(void)!write(STDERR_FILENO, text, (size_t)n);
 }
 
 /* 9p、NFS 的有些版本没有 fallocate：写零，一样会说磁盘满了。*/
@@ -123,9 +118,7 @@ static int make_room(off_t at, size_t size)
 	if (errno != EOPNOTSUPP && errno != ENOSYS)
 		return -errno;
 	for (size_t done = 0; done < size; done += (size_t)n) {
-		n = pwrite(file, zeros,
-			   size - done < sizeof(zeros) ? size - done
-						       : sizeof(zeros),
+		n = pwrite(file, zeros, sizeof(zeros) - done % sizeof(zeros),
 			   at + (off_t)done);
 		if (n < 0 && errno == EINTR)
 			n = 0;
@@ -157,7 +150,7 @@ static int take(char *map, off_t at, size_t size)
 	return rc;
 }
 
-size_t file_most_blocks(void)
+static size_t most_blocks(void)
 {
 	return CONTROL_BLOCKS + MOST_THREADS + recorder.last / BLOCK_SIZE;
 }
@@ -184,7 +177,7 @@ struct block *file_grow(void)
 	uint32_t blocks = header ? atomic_load(&header->blocks) : 0;
 	int rc = -EBADF;
 
-	if (!header || blocks >= file_most_blocks())
+	if (!header || blocks >= most_blocks())
 		return NULL;
 	if (still_ours())
 		rc = take((char *)header,
@@ -204,16 +197,15 @@ struct block *file_grow(void)
 
 static size_t mapped_size(void)
 {
-	return HEADER_SIZE + file_most_blocks() * BLOCK_SIZE;
+	return HEADER_SIZE + most_blocks() * BLOCK_SIZE;
 }
 
 static int map_file(void)
 {
-	void *at;
+	void *at = mmap(NULL, mapped_size(), PROT_READ | PROT_WRITE, MAP_SHARED,
+			file, 0);
 	int rc;
 
-	at = mmap(NULL, mapped_size(), PROT_READ | PROT_WRITE, MAP_SHARED, file,
-		  0);
 	if (at == MAP_FAILED)
 		return -errno;
 	header = at;
@@ -317,16 +309,16 @@ int file_claim(bool child)
 	complained = false;
 	if (!rc) {
 		rc = map_file();
-		if (rc && file >= 0)
-			ftruncate(file, 0);
 		if (rc)
-			file_close();
-		else if (recorder.watcher && strcmp(file_name, recorder.file))
-			find_first();
+			ftruncate(file, 0);
 	}
-	if (rc)
+	if (rc) {
+		file_close();
 		complain(IN_WORDS("not recording, cannot open",
 				  "不记录，打不开"),
 			 -rc);
+	} else if (recorder.watcher && strcmp(file_name, recorder.file)) {
+		find_first();
+	}
 	return rc;
 }

@@ -30,14 +30,7 @@ void file_wake(void);
  */
 struct block *file_grow(void);
 
-size_t file_most_blocks(void);
 size_t file_index(const struct block *block);
-
-/*
- * The same descriptor under a number that the program will not meet; it is closed under
- * @fd.
- */
-int file_move_up(int fd);
 
 /* In the child of fork(): it has a file of its own. */
 void file_close(void);

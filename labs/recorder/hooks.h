@@ -16,14 +16,14 @@ struct hooked {
 	struct ibv_context *_Atomic context; /* NULL: free */
 	struct ibv_context_ops ops;
 	/* extended.c's; those that the context has */
-	struct ibv_qp *(*create_qp_ex)(struct ibv_context *,
-				       struct ibv_qp_init_attr_ex *);
-	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *,
-					  struct ibv_cq_init_attr_ex *);
-	struct ibv_srq *(*create_srq_ex)(struct ibv_context *,
-					 struct ibv_srq_init_attr_ex *);
-	int (*modify_qp_rate_limit)(struct ibv_qp *,
-				    struct ibv_qp_rate_limit_attr *);
+#define EACH_EXTENDED(DO) \
+	DO(create_qp_ex)  \
+	DO(create_cq_ex)  \
+	DO(create_srq_ex) \
+	DO(modify_qp_rate_limit)
+#define MEMBER(op) __typeof__(((struct verbs_context *)0)->op) op;
+	EACH_EXTENDED(MEMBER)
+#undef MEMBER
 };
 
 struct hooked *hooked_of(const struct ibv_context *context); /* Or NULL. */
@@ -42,13 +42,18 @@ void unhook_ops(struct ibv_context *context);
 void completion_failed(const struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id,
 		       enum ibv_wc_status status);
 
-/*
- * The driver refused @count requests of @qp from @wr on, with what it returned:
- * record that and explain it. @returns: the list comes back to a request of its own.
- */
-void send_refused(const char *call, struct ibv_qp *qp,
-		  const struct ibv_send_wr *wr, uint32_t count, int rc,
-		  bool returns);
+/* The driver refused requests: record that and explain it. */
+struct refusal {
+	const char *call;
+	void *object;			/* the QP or SRQ */
+	struct ibv_qp *qp;		/* NULL: it is an SRQ */
+	const struct ibv_send_wr *send; /* the first of them, of its kind */
+	const struct ibv_recv_wr *recv;
+	uint32_t count;
+	int rc;	      /* what the driver returned */
+	bool returns; /* the list comes back to a request of its own */
+};
+void post_refused(const struct refusal *refusal);
 
 /* ---- extended.c: verbs_context, ibv_qp_ex, ibv_cq_ex ---- */
 
@@ -65,9 +70,10 @@ void unhook_context(struct ibv_context *context);
 void hook_qp(struct ibv_qp *qp);
 void unhook(const void *object); /* a QP or a CQ, if it is hooked */
 
-/* ---- made.c: shared by the plain and the extended calls ---- */
+/* ---- made.c: shared by the plain and the extended calls, and librdmacm's ---- */
 
 struct event;
+enum object_kind;
 
 /* The line of a QP that was made; takes the lock. */
 void record_qp(struct event *event, struct ibv_qp *qp, const struct ibv_pd *pd,
@@ -77,5 +83,11 @@ void record_cq(struct event *event, struct ibv_cq *cq,
 	       struct ibv_context *context, int64_t asked);
 void record_srq(struct event *event, struct ibv_srq *srq,
 		struct ibv_context *context, const struct ibv_srq_attr *attr);
+
+/*
+ * ibv_destroy_cq() and rdma_destroy_id() return when all events of @pointer that were got
+ * have been acknowledged: warn if they were not.
+ */
+void warn_unacked(enum object_kind kind, const void *pointer);
 
 #endif

@@ -69,3 +69,29 @@ void record_srq(struct event *e, struct ibv_srq *srq,
 	LINE_NUMBER(&e->line, "max_sge", attr->max_sge);
 	event_end(e);
 }
+
+/* 此刻别的线程也许正要 ack，所以只是警告；它真的没有返回，报告才算是原因。*/
+void warn_unacked(enum object_kind kind, const void *pointer)
+{
+	const struct object *object;
+	struct explanation why;
+	struct line line;
+
+	if (!recorder_ready())
+		return;
+	writer_lock();
+	object = object_find(kind, pointer);
+	if (object && object->events_got != object->events_acked) {
+		why = kind == OBJECT_CQ
+			      ? explain_unacked(object->events_got,
+						object->events_acked)
+			      : explain_cm_unacked(
+					(unsigned int)(object->events_got -
+						       object->events_acked));
+		line_start(&line, "warning");
+		line_add_object(&line, kind, pointer);
+		line_add_why(&line, &why);
+		writer_add_now(&line);
+	}
+	writer_unlock();
+}

@@ -2,54 +2,61 @@
 /*
  * mr.c —— 控制路径：注册内存的几种叫法，与改注册
  */
+#include "base/verbs_names.h"
 #include "event.h"
-#include "format.h"
 #include "objects.h"
 #include "writer.h"
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-static void explain_mr(struct event *e, struct ibv_pd *pd, const void *addr,
-		       size_t length, unsigned int access)
+/* 打听一下而已，不是失败：只写进记录。*/
+static void explain_dmabuf(struct event *e, struct ibv_pd *pd, int fd,
+			   size_t length)
 {
-	char flags[160];
+	struct explanation why;
 
-	EXPLAIN_ERR(e,
-		    explain_reg_mr_call(pd, addr, length, (int)access, e->err),
-		    "ibv_reg_mr(%p, %zu bytes, %s)", addr, length,
-		    access_text(flags, sizeof(flags), access));
+	LINE_NUMBER(&e->line, "dmabuf", fd);
+	if (!e->err)
+		return;
+	why = explain_reg_dmabuf_mr(pd, fd, e->err);
+	if (why.id && !strcmp(why.id, EXPLAIN_PROBE))
+		e->why = why;
+	else
+		event_explain(e, why, "ibv_reg_dmabuf_mr(fd %d, %zu bytes)", fd,
+			      length);
 }
 
-static void add_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
-		   const void *addr, size_t length, unsigned int access)
+/* @iova、@fd 为 NULL：调用里没有，地址就是 @addr。*/
+static void record_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
+		      const void *addr, size_t length, const uint64_t *iova,
+		      const int *fd, unsigned int access)
 {
-	char flags[160];
+	char flags[ACCESS_TEXT_SIZE];
 
-	writer_lock();
-	object_add(OBJECT_MR, mr, pd->context);
-	line_add_object(&e->line, OBJECT_MR, mr);
-	line_add_object(&e->line, OBJECT_PD, pd);
+	access_text(flags, sizeof(flags), access);
+	if (iova)
+		LINE_HEX(&e->line, "iova", *iova);
+	if (fd)
+		explain_dmabuf(e, pd, *fd, length);
+	else
+		EXPLAIN_ERR(e,
+			    explain_reg_mr_call(pd, addr, length, (int)access,
+						e->err),
+			    "ibv_reg_mr(%p, %zu bytes, %s)", addr, length,
+			    flags);
 	LINE_HEX(&e->line, "addr", (uintptr_t)addr);
 	LINE_NUMBER(&e->line, "len", length);
-	LINE_TEXT(&e->line, "access",
-		  access_text(flags, sizeof(flags), access));
+	LINE_TEXT(&e->line, "access", flags);
 	if (mr) {
 		LINE_HEX(&e->line, "lkey", mr->lkey);
 		LINE_HEX(&e->line, "rkey", mr->rkey);
 	}
+	writer_lock();
+	object_add(OBJECT_MR, mr, pd->context);
+	line_add_object(&e->line, OBJECT_MR, mr);
+	line_add_object(&e->line, OBJECT_PD, pd);
 	event_end(e);
-}
-
-/* @iova 为 NULL：调用里没有它，也就是 @addr。*/
-static void record_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
-		      const void *addr, size_t length, const uint64_t *iova,
-		      unsigned int access)
-{
-	if (iova)
-		LINE_HEX(&e->line, "iova", *iova);
-	explain_mr(e, pd, addr, length, access);
-	add_mr(e, mr, pd, addr, length, access);
 }
 
 /* 几种叫法只差参数。*/
@@ -61,7 +68,7 @@ static void record_mr(struct event *e, struct ibv_mr *mr, struct ibv_pd *pd,
 		struct event e;                                   \
                                                                   \
 		RECORD_MADE(&e, "reg_mr", mr, real(__VA_ARGS__)); \
-		record_mr(&e, mr, pd, addr, length, iova,         \
+		record_mr(&e, mr, pd, addr, length, iova, NULL,   \
 			  (unsigned int)access);                  \
 		return mr;                                        \
 	}
@@ -78,36 +85,14 @@ REG_MR(ibv_reg_mr_iova2, "IBVERBS_1.8",
 	unsigned int access),
        &iova, pd, addr, length, iova, access)
 
-/* 打听一下而已，不是失败：只写进记录。*/
-static void explain_dmabuf(struct event *e, struct ibv_pd *pd, int fd,
-			   size_t length)
-{
-	struct explanation why;
-
-	if (!e->err)
-		return;
-	why = explain_reg_dmabuf_mr(pd, fd, e->err);
-	if (why.id && !strcmp(why.id, EXPLAIN_PROBE))
-		e->why = why;
-	else
-		event_explain(e, why, "ibv_reg_dmabuf_mr(fd %d, %zu bytes)", fd,
-			      length);
-}
-
 EXPORTED struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 					  size_t length, uint64_t iova, int fd,
 					  int access)
 {
-	REAL(ibv_reg_dmabuf_mr, "IBVERBS_1.12", NULL);
-	struct ibv_mr *mr;
-	struct event e;
+	MADE(struct ibv_mr *, mr, reg_dmabuf_mr, "1.12", pd, offset, length,
+	     iova, fd, access);
 
-	RECORD_MADE(&e, "reg_dmabuf_mr", mr,
-		    real(pd, offset, length, iova, fd, access));
-	LINE_HEX(&e.line, "iova", iova);
-	LINE_NUMBER(&e.line, "dmabuf", fd);
-	explain_dmabuf(&e, pd, fd, length);
-	add_mr(&e, mr, pd, NULL, length, (unsigned int)access);
+	record_mr(&e, mr, pd, NULL, length, &iova, &fd, (unsigned int)access);
 	return mr;
 }
 
@@ -139,22 +124,15 @@ EXPORTED struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd,
 {
 	REAL(ibv_reg_mr_ex, "IBVERBS_1.15", NULL);
 	const struct asked *asked = (const void *)attr;
-	void *addr;
+	const uint64_t has = asked->comp_mask;
 	struct ibv_mr *mr;
 	struct event e;
 
 	RECORD_MADE(&e, "reg_mr", mr, real(pd, attr));
-	addr = asked->comp_mask & HAS_ADDR ? asked->addr : NULL;
-	if (asked->comp_mask & HAS_IOVA)
-		LINE_HEX(&e.line, "iova", asked->iova);
-	if (asked->comp_mask & HAS_FD) {
-		LINE_NUMBER(&e.line, "dmabuf", asked->fd);
-		explain_dmabuf(&e, pd, asked->fd, asked->length);
-	} else {
-		explain_mr(&e, pd, addr, asked->length,
-			   (unsigned int)asked->access);
-	}
-	add_mr(&e, mr, pd, addr, asked->length, (unsigned int)asked->access);
+	record_mr(&e, mr, pd, has & HAS_ADDR ? asked->addr : NULL,
+		  asked->length, has & HAS_IOVA ? &asked->iova : NULL,
+		  has & HAS_FD ? &asked->fd : NULL,
+		  (unsigned int)asked->access);
 	return mr;
 }
 
@@ -167,7 +145,7 @@ EXPORTED int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 			  void *addr, size_t length, int access)
 {
 	REAL(ibv_rereg_mr, "IBVERBS_1.1", IBV_REREG_MR_ERR_INPUT);
-	char text[160];
+	char text[ACCESS_TEXT_SIZE];
 	struct event e;
 	int rc;
 

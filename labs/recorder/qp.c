@@ -5,10 +5,10 @@
  * 记录的中心是 modify_qp：从哪个状态到哪个状态、带了哪些位、每个值是多少、内核
  * 回了什么、花了多久（解析对端 MAC 要一秒的话，就看得见这一秒）。
  */
+#include "base/verbs_names.h"
 #include "event.h"
 #include "explain/qp_table.h"
 #include "file.h"
-#include "format.h"
 #include "hooks.h"
 #include "objects.h"
 #include "writer.h"
@@ -39,14 +39,11 @@ static void warn_of_no_cq(struct ibv_pd *pd,
 EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 				      struct ibv_qp_init_attr *init)
 {
-	REAL(ibv_create_qp, "IBVERBS_1.1", NULL);
 	struct ibv_qp_init_attr wanted = *init;
 	const struct ibv_qp_cap asked = init->cap;
-	struct ibv_qp *qp;
-	struct event e;
 
 	warn_of_no_cq(pd, init);
-	RECORD_MADE(&e, "create_qp", qp, real(pd, init));
+	MADE(struct ibv_qp *, qp, create_qp, "1.1", pd, init);
 	EXPLAIN_ERR(&e, explain_create_qp_call(pd, &wanted, e.err),
 		    "ibv_create_qp(%s, %s, %u send and %u receive "
 		    "WRs, %u and %u SGEs, inline %u)",
@@ -57,6 +54,76 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
 		hook_qp(qp);
 	record_qp(&e, qp, pd, init, &asked);
 	return qp;
+}
+
+/* 属性里只有 sgid_index；对端看到的是槽里的 GID，所以把它也查出来。*/
+static void format_av(struct line *line, struct ibv_qp *qp,
+		      const struct ibv_ah_attr *ah)
+{
+	char text[GID_TEXT_SIZE];
+	union ibv_gid mine;
+
+	LINE_NUMBER(line, "is_global", ah->is_global);
+	LINE_NUMBER(line, "ah_port", ah->port_num);
+	if (!ah->is_global) {
+		LINE_NUMBER(line, "dlid", ah->dlid);
+		return;
+	}
+	LINE_NUMBER(line, "sgid_index", ah->grh.sgid_index);
+	if (!ibv_query_gid(qp->context, ah->port_num, ah->grh.sgid_index,
+			   &mine))
+		LINE_TEXT(line, "sgid", gid_text(text, mine.raw));
+	LINE_TEXT(line, "dgid", gid_text(text, ah->grh.dgid.raw));
+	LINE_NUMBER(line, "hop_limit", ah->grh.hop_limit);
+	LINE_NUMBER(line, "traffic_class", ah->grh.traffic_class);
+	LINE_NUMBER(line, "sl", ah->sl);
+}
+
+#define NUMBER(bit, key, member)                              \
+	do {                                                  \
+		if (mask & (bit))                             \
+			LINE_NUMBER(line, key, attr->member); \
+	} while (0)
+
+static void format_ladder(struct line *line, const struct ibv_qp_attr *attr,
+			  int mask)
+{
+	NUMBER(IBV_QP_DEST_QPN, "dest_qpn", dest_qp_num);
+	NUMBER(IBV_QP_RQ_PSN, "rq_psn", rq_psn);
+	NUMBER(IBV_QP_SQ_PSN, "sq_psn", sq_psn);
+	/* 枚举之外的值原样写出：“1024 不是 enum ibv_mtu”正是要让人看见的。*/
+	if ((mask & IBV_QP_PATH_MTU) && mtu_bytes(attr->path_mtu))
+		LINE_NUMBER(line, "path_mtu", mtu_bytes(attr->path_mtu));
+	else
+		NUMBER(IBV_QP_PATH_MTU, "path_mtu_bad", path_mtu);
+	NUMBER(IBV_QP_TIMEOUT, "timeout", timeout);
+	NUMBER(IBV_QP_RETRY_CNT, "retry_cnt", retry_cnt);
+	NUMBER(IBV_QP_RNR_RETRY, "rnr_retry", rnr_retry);
+	NUMBER(IBV_QP_MIN_RNR_TIMER, "min_rnr_timer", min_rnr_timer);
+	NUMBER(IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic", max_rd_atomic);
+	NUMBER(IBV_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic",
+	       max_dest_rd_atomic);
+}
+
+static void format_qp_attr(struct line *line, struct ibv_qp *qp,
+			   const struct ibv_qp_attr *attr, int mask)
+{
+	char text[ACCESS_TEXT_SIZE];
+
+	if (mask & IBV_QP_CUR_STATE)
+		LINE_TEXT(line, "cur_state", qp_state_name(attr->cur_qp_state));
+	NUMBER(IBV_QP_PKEY_INDEX, "pkey_index", pkey_index);
+	NUMBER(IBV_QP_PORT, "port", port_num);
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		LINE_TEXT(line, "access",
+			  access_text(text, sizeof(text),
+				      attr->qp_access_flags));
+	if (mask & IBV_QP_QKEY)
+		LINE_HEX(line, "qkey", attr->qkey);
+	if (mask & IBV_QP_AV)
+		format_av(line, qp, &attr->ah_attr);
+	format_ladder(line, attr, mask);
+	NUMBER(IBV_QP_RATE_LIMIT, "rate_limit", rate_limit);
 }
 
 /* 必须在真的调用之前：它一返回，别的线程可能已经 poll 到 flush 了。*/
@@ -170,8 +237,6 @@ EXPORTED int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		LINE_TEXT(&e.line, "state", qp_state_name(attr->qp_state));
 	else
 		event_explain(&e, UNKNOWN, "ibv_query_qp(QP %u)", qp->qp_num);
-	writer_lock();
-	line_add_object(&e.line, OBJECT_QP, qp);
-	event_end(&e);
+	event_ends_of(&e, OBJECT_QP, qp);
 	return err;
 }

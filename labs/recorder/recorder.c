@@ -9,11 +9,9 @@
 
 #include "explain/explain.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define DEFAULT_LAST (64u << 20)
 
@@ -41,13 +39,4 @@ void *recorder_pages(size_t size)
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
-}
-
-void recorder_complain(const char *text, size_t len)
-{
-	ssize_t rc;
-
-	do {
-		rc = write(STDERR_FILENO, text, len);
-	} while (rc < 0 && errno == EINTR);
 }

@@ -6,7 +6,7 @@
  *	recorder, recording, line	what it was told; the file's form; one event
  *	dl, pass		the real functions
  *	file, ring, objects	the mapped file; records; which handle is which
- *	format, writer		names of numbers; events into the file
+ *	writer			events into the file
  *	start, event		the recording begins and ends; one recorded call
  *	mr, made, fast, extended, qp, control, cm	the calls that are wrapped
  *
@@ -39,8 +39,5 @@ extern __thread int recorder_inside __attribute__((tls_model("initial-exec")));
 
 /* Memory of zeros, for munmap(2); no malloc. NULL: there is none. */
 void *recorder_pages(size_t size);
-
-/* Write to stderr that there is no recording, or no more of it. */
-void recorder_complain(const char *text, size_t len);
 
 #endif

@@ -81,7 +81,8 @@ struct block {
 	int32_t tid;	       /* ring: whose */
 	uint64_t number;       /* counts all blocks that were ever taken */
 	_Atomic uint64_t used; /* bytes of events, or records; set last */
-	uint64_t unused[5];
+	uint64_t next;	       /* the writer's own */
+	uint64_t unused[4];
 };
 
 /* What a thread does now. */
@@ -135,7 +136,7 @@ enum object_kind {
 	OBJECT_SRQ,
 	OBJECT_QP,
 	OBJECT_AH,
-	OBJECT_CM_ID, /* no member: its number stands under "cm_id" */
+	OBJECT_CM_ID,
 	OBJECT_KINDS
 };
 

@@ -22,12 +22,11 @@
 
 static struct {
 	pthread_mutex_t lock;
-	struct block **full; /* 写满了的，从旧到新，环形 */
-	uint64_t first, last;
-	uint64_t number;       /* 取走过的块 */
-	uint32_t rings;	       /* 文件里有几块是 ring 的 */
-	uint32_t control;      /* 几块是 event 的 */
-	struct block *threads; /* 放 thread_slot 的最后一块 */
+	struct block *oldest, *newest; /* 写满了的，连成一串 */
+	uint64_t number;	       /* 取走过的块 */
+	uint32_t rings;		       /* 文件里有几块是 ring 的 */
+	uint32_t control;	       /* 几块是 event 的 */
+	struct block *threads;	       /* 放 thread_slot 的最后一块 */
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* 没有地方记的，都写在这里 */
@@ -44,24 +43,14 @@ static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
 /* ---- 块 ------------------------------------------------------------------- */
 
-static bool have_queue(void)
-{
-	const size_t most = file_most_blocks();
-
-	if (!pool.full && most)
-		pool.full = recorder_pages(most * sizeof(struct block *));
-	return pool.full != NULL;
-}
-
 /* 最旧的那块。*/
 static struct block *take_oldest(void)
 {
-	struct block *block;
+	struct block *block = pool.oldest;
 
-	if (pool.first == pool.last)
+	if (!block)
 		return NULL;
-	block = pool.full[pool.first % file_most_blocks()];
-	pool.first++;
+	pool.oldest = (struct block *)(uintptr_t)block->next;
 	atomic_fetch_add(&file_header()->records_lost,
 			 atomic_load(&block->used));
 	atomic_store(&block->kind, BLOCK_FREE);
@@ -77,10 +66,16 @@ static void start_block(struct block *block, enum block_kind kind, pid_t tid)
 }
 
 /* 写满了的排进队里：从此可以被取走。*/
-static void retire(const struct ring *ring)
+static void retire(struct block *block)
 {
-	if (ring->block != &no_block.head)
-		pool.full[pool.last++ % file_most_blocks()] = ring->block;
+	if (block == &no_block.head)
+		return;
+	block->next = 0;
+	if (pool.oldest)
+		pool.newest->next = (uintptr_t)block;
+	else
+		pool.oldest = block;
+	pool.newest = block;
 }
 
 static struct block *grow(void)
@@ -159,11 +154,11 @@ void ring_next_block(struct ring *ring)
 	if (ring->slot == &no_slot)
 		take_slot(ring);
 	pthread_mutex_lock(&pool.lock);
-	if (file_header() && have_queue())
+	if (file_header())
 		block = next_block();
 	if (block)
 		start_block(block, BLOCK_RING, ring->tid);
-	retire(ring);
+	retire(ring->block);
 	ring->block = block ? block : &no_block.head;
 	ring->used = 0;
 	pthread_mutex_unlock(&pool.lock);
@@ -193,7 +188,7 @@ static void thread_ends(void *ended)
 	struct ring *ring = ended;
 
 	pthread_mutex_lock(&pool.lock);
-	retire(ring);
+	retire(ring->block);
 	pthread_mutex_unlock(&pool.lock);
 	ring->slot->in[0] = '\0';
 	atomic_store(&ring->slot->tid, 0);
@@ -233,7 +228,7 @@ void ring_fork_is_over(void)
 void ring_after_fork(void)
 {
 	ring_of_thread.tid = 0;
-	pool.first = pool.last = 0;
+	pool.oldest = NULL;
 	pool.rings = pool.control = 0;
 	pool.threads = NULL;
 }

@@ -18,9 +18,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
-#ifdef __x86_64__
-#include <x86intrin.h>
-#endif
 
 struct ring {
 	struct block *block;
@@ -64,7 +61,7 @@ void ring_fork_is_over(void);
 static inline uint64_t ring_stamp(void)
 {
 #if defined(__x86_64__)
-	return __rdtsc();
+	return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
 	uint64_t value;
 

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -39,13 +38,10 @@ static bool can_wait(int sig)
 static void last_words(int sig)
 {
 	struct sigaction standard = { .sa_handler = SIG_DFL };
-	int saved_errno = errno;
 	struct line line;
 
-	if (is_recording() && can_wait(sig) && writer_puts_off(sig)) {
-		errno = saved_errno;
+	if (is_recording() && can_wait(sig) && writer_puts_off(sig))
 		return;
-	}
 	if (is_recording()) {
 		line_start(&line, "signal");
 		LINE_NUMBER(&line, "signal", sig);
@@ -54,7 +50,6 @@ static void last_words(int sig)
 	}
 	sigaction(sig, &standard, NULL);
 	raise(sig);
-	errno = saved_errno;
 }
 
 /* Ctrl-\：看着的人来说它在等什么，程序接着跑。*/
@@ -182,48 +177,38 @@ bool recorder_ready(void)
 
 /* ---- 结束 ----------------------------------------------------------------- */
 
-static void exit_line(struct line *line)
+static void say_end(void (*put)(const struct line *line))
 {
-	line_start(line, "exit");
+	struct line line;
+
+	line_start(&line, "exit");
 	if (exit_status >= 0)
-		LINE_NUMBER(line, "code", exit_status);
+		LINE_NUMBER(&line, "code", exit_status);
+	put(&line);
+	writer_tell(TOLD_OVER, exit_status > 0);
 }
 
 __attribute__((destructor)) static void leave(void)
 {
-	struct line line;
-
-	if (!is_recording())
-		return;
-	exit_line(&line);
-	writer_put(&line);
-	writer_tell(TOLD_OVER, exit_status > 0);
+	if (is_recording())
+		say_end(writer_put);
 }
 
 /*
- * _exit 不运行 destructor，fork 出来的子进程又多半这样结束。它可以在 signal handler
- * 里，也可以在 vfork 的子进程里被调用：后者用着父进程的内存，不是记录结束的时候。
+ * 它不运行 destructor，fork 出来的子进程又多半这样结束。它可以在 signal handler 里，也可以在
+ * vfork 的子进程里被调用：后者用着父进程的内存，不是记录结束的时候。
  */
-static _Noreturn void leave_at_once(int status)
+EXPORTED _Noreturn void _exit(int status)
 {
-	struct line line;
-
 	if (is_recording() && writer_owns_process()) {
 		exit_status = status & 0xff;
-		exit_line(&line);
-		writer_last_words(&line);
-		writer_tell(TOLD_OVER, exit_status > 0);
+		say_end(writer_last_words);
 	}
 	for (;;)
 		syscall(SYS_exit_group, status);
 }
 
-EXPORTED _Noreturn void _exit(int status)
-{
-	leave_at_once(status);
-}
-
 EXPORTED _Noreturn void _Exit(int status)
 {
-	leave_at_once(status);
+	_exit(status);
 }

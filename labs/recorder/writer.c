@@ -30,8 +30,10 @@ static struct {
 } writer = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* 各个线程自己的：正拿着 lock，或正要拿；等放开 lock 再来的信号。*/
-static __thread volatile sig_atomic_t holding,
-	put_off __attribute__((tls_model("initial-exec")));
+static __thread volatile sig_atomic_t holding
+	__attribute__((tls_model("initial-exec")));
+static __thread volatile sig_atomic_t put_off
+	__attribute__((tls_model("initial-exec")));
 
 #define WAIT_MS 3000 /* 结束时，等判断最多多久 */
 
