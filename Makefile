@@ -98,6 +98,7 @@ sources_rdma_server := server/rdma_server.c $(wildcard server/many*.c)
 sources_rdma_client := client/rdma_client.c
 libs_rdma_server = $(RDMACM)
 libs_rdma_client = $(RDMACM)
+libs_11-rdma-cm = $(RDMACM)
 sources_tag_lat := client/tag_lat.c
 sources_test_connection := client/test_connection.c
 sources_qp_explain := $(addprefix labs/tools/,qp_explain.c qp_errno.c)

@@ -174,26 +174,19 @@ int create_objects_on_id(struct cm_connection *cm, struct rdma_resources *res,
 // endregion create-qp
 
 // region learn-peer
-/*
- * CM 给 ibv_modify_qp 的值可以问出来，QPN、PSN、GID index、path MTU 都在里面。照第 4 阶段
- * 那样填好，后面的阶段看不出区别。
- */
-static int learn_peer(struct cm_connection *cm, struct rdma_resources *res)
+/* CM 给了 QP 什么，可以问出来。照第 4 阶段那样填好，后面的阶段看不出区别。*/
+static int learn_peer(struct rdma_resources *res)
 {
-	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR };
-	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS };
-	int mask;
+	struct ibv_qp_attr now;
+	int rc = query_qp(res, &now);
 
-	if (rdma_init_qp_attr(cm->id, &rtr, &mask) ||
-	    rdma_init_qp_attr(cm->id, &rts, &mask))
-		return cm_failed(cm, "init_qp_attr");
-	res->psn = rts.sq_psn;
-	res->gid_index = rtr.ah_attr.grh.sgid_index;
-	res->remote.qp_num = rtr.dest_qp_num;
-	res->remote.psn = rtr.rq_psn;
-	res->remote.active_mtu = (uint8_t)rtr.path_mtu;
-	memcpy(res->remote.gid, rtr.ah_attr.grh.dgid.raw, 16);
-	return 0;
+	res->psn = now.sq_psn;
+	res->gid_index = now.ah_attr.grh.sgid_index;
+	res->remote.qp_num = now.dest_qp_num;
+	res->remote.psn = now.rq_psn;
+	res->remote.active_mtu = (uint8_t)now.path_mtu;
+	memcpy(res->remote.gid, now.ah_attr.grh.dgid.raw, 16);
+	return rc;
 }
 // endregion learn-peer
 
@@ -211,26 +204,26 @@ static struct rdma_conn_param parameters(const struct private_data *data)
 	};
 }
 
-static int established(struct cm_connection *cm, struct rdma_resources *res,
-		       int64_t deadline, struct cm_event *event)
-{
-	int rc = await_cm_event(cm, cm->id, RDMA_CM_EVENT_ESTABLISHED, deadline,
-				event);
-
-	return rc ? rc : learn_peer(cm, res);
-}
-
 int accept_request(struct cm_connection *cm, struct rdma_resources *res,
 		   const char extra[CM_EXTRA_SIZE], int64_t deadline)
 {
 	struct private_data mine = private_data_of(cm_con_data_of(res), extra);
 	struct rdma_conn_param param = parameters(&mine);
+	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR };
 	struct cm_event event;
+	int rc, mask;
 
+	/* client 的第一个 PSN 现在就问：之后它随时会发，QP 里的 rq_psn 就往前走了。*/
+	if (rdma_init_qp_attr(cm->id, &rtr, &mask))
+		return cm_failed(cm, "init_qp_attr");
 	/* QP 在这里面走完 RTR、RTS，REP 才发出去：client 一收到就可能发数据。*/
 	if (rdma_accept(cm->id, &param))
 		return cm_failed(cm, "accept");
-	return established(cm, res, deadline, &event);
+	rc = learn_peer(res);
+	res->remote.psn = rtr.rq_psn;
+	return rc ? rc
+		  : await_cm_event(cm, cm->id, RDMA_CM_EVENT_ESTABLISHED,
+				   deadline, &event);
 }
 
 int request_connection(struct cm_connection *cm, struct rdma_resources *res,
@@ -244,7 +237,10 @@ int request_connection(struct cm_connection *cm, struct rdma_resources *res,
 	/* REQ 带着这个 QP 的 QPN；REP 来了，librdmacm 让它走 RTR、RTS，再回 RTU。*/
 	if (rdma_connect(cm->id, &param))
 		return cm_failed(cm, "connect");
-	rc = established(cm, res, deadline, &event);
-	return rc ? rc : take_private_data(event.data, &res->remote, cm->extra);
+	rc = await_cm_event(cm, cm->id, RDMA_CM_EVENT_ESTABLISHED, deadline,
+			    &event);
+	if (!rc)
+		rc = take_private_data(event.data, &res->remote, cm->extra);
+	return rc ? rc : learn_peer(res);
 }
 // endregion connect

@@ -10,6 +10,9 @@ BEGIN {
 	split("RC UC RD UD", transports, " ")
 	split("655.36 0.01 0.02 0.03 0.04 0.06 0.08 0.12 0.16 0.24 0.32 0.48 0.64 0.96 1.28 1.92 2.56 " \
 	      "3.84 5.12 7.68 10.24 15.36 20.48 30.72 40.96 61.44 81.92 122.88 163.84 245.76 327.68 491.52", rnr, " ")
+	# Connection manager, IBTA 16.7.3
+	split("REQ MRA REJ REP RTU DREQ DREP SIDR_REQ SIDR_REP", cm, " ")
+	for (i = 1; i <= 9; i++) message[sprintf("0x%04x", 15 + i)] = cm[i]
 	split("PSN sequence error,invalid request,remote access error,remote operational error", naks, ",")
 }
 
@@ -45,7 +48,8 @@ function answer(syndrome,    kind, low) {
 	if (bytes > 0) what = what ", " bytes " bytes"
 	if ($14 != "") what = what " at 0x" hex($14) ", rkey 0x" hex($15)
 	if ($17 != "") what = what ", immediate 0x" hex($17)
-	if ($10 ~ /^(1|True)$/) what = what ", wants an ACK"
+	if ($8 ~ /0x0*1$/ && $18 in message) what = "CM " message[$18] " (" kind " " op ")"
+	else if ($10 ~ /^(1|True)$/) what = what ", wants an ACK"
 	if (!shown++)
 		printf "%4s %10s  %-23s %-9s %-8s  %s\n", "#", "ms", "from > to", "QP", "PSN", "packet"
 	printf "%4d %10.3f  %-23s %-9s 0x%06x  %s\n", $1, $2 * 1000, \
