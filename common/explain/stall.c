@@ -133,6 +133,18 @@ static struct explanation check_rnr(const struct wait *w)
 	return why;
 }
 
+/* 早该放弃了，也没有 RNR NAK：包根本没有发出去。*/
+static struct explanation check_refused(const struct wait *w)
+{
+	const char *device = device_of(w->qp->context);
+
+	if (!w->rq->send || !w->rxe || w->gives_up_ms < 0 ||
+	    w->ms <= 2 * w->gives_up_ms || w->qp->qp_type != IBV_QPT_RC ||
+	    hw_counter(device, "rcvd_rnr_err") > 0)
+		return no_idea();
+	return because("kernel-refuses", "%lld", (long long)w->gives_up_ms);
+}
+
 /* ---- 接收方：对端的 send “成功”了，这边却没有 ---------------------------- */
 
 static struct explanation check_ud(const struct wait *w)
@@ -201,6 +213,7 @@ static struct explanation (*const checks[])(const struct wait *w) = {
 	check_pair,
 	check_ack,
 	check_rnr,
+	check_refused,
 	nothing_sent,
 };
 

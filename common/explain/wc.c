@@ -16,7 +16,7 @@
 #include <poll.h>
 #include <string.h>
 
-#define MOST_CHECKS 8 /* per status */
+#define MOST_CHECKS 9 /* per status */
 #define RETRY_MAX   7
 #define MAX_24_BITS 0xffffffu
 #define HALF_PSN    0x800000u
@@ -58,6 +58,22 @@ static struct explanation check_my_netdev(const struct case_of *c)
 		return no_idea();
 	return because("netdev-down", "%s\t%s", c->device.name,
 		       c->device.up ? "has no carrier" : "is down");
+}
+
+/*
+ * 换了地址或 MAC，内核收走原来的 GID；槽位还被 QP 占着，同一地址的新 GID 只能进别的槽位。
+ * 此后 rxe 发不出这个 QP 的包：6.1 报 2，或者一直不报；6.12 起报 5。
+ */
+static struct explanation check_my_gid(const struct case_of *c)
+{
+	union ibv_gid gid;
+
+	if (!c->known || !c->now.ah_attr.is_global ||
+	    ibv_query_gid(c->qp->context, c->now.port_num,
+			  c->now.ah_attr.grh.sgid_index, &gid) ||
+	    !gid_is_zero(&gid))
+		return no_idea();
+	return because("gid-gone", "%u", c->now.ah_attr.grh.sgid_index);
 }
 
 /* ---- 两端不合 ------------------------------------------------------------- */
@@ -270,20 +286,21 @@ static const struct {
 } completion_checks[] = {
 	{ IBV_WC_LOC_LEN_ERR, { request_sges, request_recv_length } },
 	{ IBV_WC_LOC_QP_OP_ERR,
-	  { request_sges, request_opcode, check_my_netdev,
+	  { request_sges, request_opcode, check_my_netdev, check_my_gid,
 	    request_recv_length } },
 	{ IBV_WC_LOC_PROT_ERR, { request_inline_read, request_sges } },
 	{ IBV_WC_WR_FLUSH_ERR,
 	  { request_sges, request_inline_read, request_opcode, request_window,
-	    check_my_netdev, check_my_mtu } },
+	    check_my_netdev, check_my_gid, check_my_mtu } },
 	{ IBV_WC_MW_BIND_ERR, { request_window } },
 	{ IBV_WC_REM_INV_REQ_ERR,
 	  { request_peer_access, check_mtu, request_peer_recv } },
 	{ IBV_WC_REM_ACCESS_ERR, { request_remote, request_peer_access } },
 	{ IBV_WC_REM_OP_ERR, { request_peer_recv } },
 	{ IBV_WC_RETRY_EXC_ERR,
-	  { check_my_netdev, check_my_qpn, check_pair, check_peer_state,
-	    check_peer_psn, check_my_mtu, check_mac, check_wire } },
+	  { check_my_netdev, check_my_gid, check_my_qpn, check_pair,
+	    check_peer_state, check_peer_psn, check_my_mtu, check_mac,
+	    check_wire } },
 	{ IBV_WC_RNR_RETRY_EXC_ERR, { no_receive } },
 };
 
@@ -376,6 +393,8 @@ struct explanation why_no_link(struct ibv_qp *qp,
 	struct case_of c = look_at(qp, IBV_WC_RETRY_EXC_ERR, request);
 	struct explanation why = check_my_netdev(&c);
 
+	if (!why.id)
+		why = check_my_gid(&c);
 	if (!why.id && qp->qp_type != IBV_QPT_UD)
 		why = check_my_mtu(&c);
 	return why;

@@ -23,21 +23,6 @@ static enum ibv_wc_status status_of(const char *name)
 
 /* ---- 失败的 completion 与停顿：对端的那一半 --------------------------------- */
 
-static const struct event *post_of(const struct report *r,
-				   const struct cause *cause)
-{
-	for (size_t i = cause->proofs; i-- > 0;) {
-		const struct event *e = &r->events[cause->proof[i]];
-
-		if (e->class == CLASS_POST_SEND)
-			return e;
-	}
-	for (size_t i = 0; i < cause->proofs; i++)
-		if (r->events[cause->proof[i]].class == CLASS_POST_RECV)
-			return &r->events[cause->proof[i]];
-	return NULL;
-}
-
 static struct explanation ask(const struct report *r, const struct cause *cause)
 {
 	const struct qp *qp = qp_of(r, cause->side, cause->qp);
@@ -75,18 +60,6 @@ static bool is_local(const struct cause *cause)
 	return IS_ONE_OF(text_in(cause->line, "status"), statuses);
 }
 
-/* 这两个 QP 之间，有没有过一个包真的到了：成功的 completion，两边算在一起。*/
-static bool got_through(const struct report *r, const struct qp *qp)
-{
-	EACH(i, &qp->own)
-		if (went_well(&r->events[i]))
-			return true;
-	EACH(i, &qp->peer->own)
-		if (went_well(&r->events[i]))
-			return true;
-	return false;
-}
-
 /*
  * “对端都收到了，丢的是 ACK”是从 PSN 推出来的，“路上丢了”说不出丢了多少。两份记录里一个
  * completion 也没有成功，而要用掉 receive 的，receive 还都在，那就是什么也没有到。
@@ -116,48 +89,6 @@ static void doubt_receives(const struct report *r, struct cause *cause)
 				     ? &why
 				     : &nothing);
 	cause->proven = false;
-}
-
-/* RC 按次序到：到的比 @post 之前发的多，它就到了。*/
-static bool has_arrived(const struct report *r, const struct qp *qp,
-			const struct event *post)
-{
-	size_t before = 0, arrived = 0;
-
-	EACH(i, &qp->own)
-		before += &r->events[i] < post && !r->events[i].refused &&
-			  r->events[i].class == CLASS_POST_SEND &&
-			  takes_receive(&r->events[i]);
-	EACH(i, &qp->peer->own)
-		arrived += is_arrival(&r->events[i]);
-	return arrived > before;
-}
-
-/*
- * 两台主机：没有 ACK，两端的值又都合得上（compare_pairs 看过了）。对端的记录里有没有这条消息，
- * 说得出丢的是去的，还是回的；只有一份记录时，说不出。
- */
-static void tell_direction(const struct report *r, struct causes *all)
-{
-	for (size_t i = 0; i < all->count; i++) {
-		struct cause *c = &all->items[i];
-		const struct qp *qp = qp_of(r, c->side, c->qp);
-		const struct event *post = post_of(r, c);
-		struct explanation why = { .id = "acks-lost" };
-		char name[80];
-
-		if (strcmp(c->id, "RETRY_EXC_ERR") || !post || !qp ||
-		    !qp->peer || qp->peer->side == qp->side ||
-		    !takes_receive(post) ||
-		    r->side[qp->peer->side].last < r->events[c->event].t)
-			continue;
-		if (!has_arrived(r, qp, post)) {
-			why.id = "nothing-arrives";
-			snprintf(why.args, sizeof(why.args), "%s",
-				 world_name(r, name, sizeof(name), qp));
-		}
-		cause_restate(c, &why);
-	}
 }
 
 /*

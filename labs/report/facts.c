@@ -249,3 +249,29 @@ bool is_after(size_t i, size_t than)
 {
 	return i != NOWHERE && (than == NOWHERE || i > than);
 }
+
+const struct event *post_of(const struct report *r, const struct cause *cause)
+{
+	for (size_t i = cause->proofs; i-- > 0;) {
+		const struct event *e = &r->events[cause->proof[i]];
+
+		if (e->class == CLASS_POST_SEND)
+			return e;
+	}
+	for (size_t i = 0; i < cause->proofs; i++)
+		if (r->events[cause->proof[i]].class == CLASS_POST_RECV)
+			return &r->events[cause->proof[i]];
+	return NULL;
+}
+
+/* 这两个 QP 之间，有没有过一个包真的到了：成功的 completion，两边算在一起。*/
+bool got_through(const struct report *r, const struct qp *qp)
+{
+	EACH(i, &qp->own)
+		if (went_well(&r->events[i]))
+			return true;
+	EACH(i, &qp->peer->own)
+		if (went_well(&r->events[i]))
+			return true;
+	return false;
+}

@@ -88,6 +88,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	attr->port_num = (uint8_t)number_in(told, "port");
 	if (!attr->port_num)
 		attr->port_num = 1;
+	attr->ah_attr.is_global = !!json_object_get(told, "sgid_index");
 	attr->ah_attr.grh.sgid_index = (uint8_t)number_in(told, "sgid_index");
 	init->sq_sig_all = (int)number_in(now.qp->first, "sq_sig_all");
 	kernel_qp(now.qp, attr);

@@ -45,13 +45,18 @@ static bool same_text(const struct qp *a, const char *key_a, const struct qp *b,
  * 两边的话对得上几条？QPN 写错正是要找的错误之一，所以不能只凭 QPN 配对：对上的
  * 越多越像。没有一个 QPN 对得上的，只有没有别的可选时（@only）才算一对：同一台机器上
  * GID 都一样，PSN 也常常是同一个常数。
+ * 从同一个 GID 发往同一个 GID 的不是：两台主机的 QPN 常常相同，旁边上一次运行的记录看着就像
+ * 对端。
  */
 static int likeness(const struct qp *a, const struct qp *b, bool only)
 {
 	int score = 4 * (qp_believes(a, "dest_qpn") == (int64_t)b->qpn) +
 		    4 * (qp_believes(b, "dest_qpn") == (int64_t)a->qpn);
 
-	if (strcmp(a->type, b->type) || (!only && !score))
+	if (strcmp(a->type, b->type) || (!only && !score) ||
+	    (same_text(a, "sgid", b, "sgid") &&
+	     same_text(a, "dgid", b, "dgid") &&
+	     !same_text(a, "sgid", a, "dgid")))
 		return -1;
 	score += 3 * same_text(a, "dgid", b, "sgid");
 	score += 3 * same_text(b, "dgid", a, "sgid");

@@ -65,6 +65,12 @@ int64_t receives_left(const struct report *r, const struct qp *qp);
 bool makes_completion(const struct report *r, const struct qp *qp,
 		      const struct event *post);
 
+/* The request that @cause is about: the last send of its proof, or its receive. */
+const struct event *post_of(const struct report *r, const struct cause *cause);
+
+/* Anything came from @qp to its peer, or back. */
+bool got_through(const struct report *r, const struct qp *qp);
+
 /* ---- threads.c ---- */
 
 /* A post, or a completion that went well. */
@@ -109,7 +115,7 @@ struct explanation why_no_event(const struct report *r, int side, uint64_t cq);
 struct explanation why_no_event_for(const struct report *r,
 				    const struct qp *qp);
 
-/* ---- cm.c, compare.c, slips.c, unread.c, waits.c ---- */
+/* ---- cm.c, compare.c, direction.c, slips.c, unread.c, waits.c ---- */
 
 typedef void rule(const struct report *r, struct causes *all);
 rule compare_pairs, check_writes, check_datagrams, check_receives,
@@ -117,7 +123,7 @@ rule compare_pairs, check_writes, check_datagrams, check_receives,
 rule check_doubled, check_surplus, check_unsignaled, check_nothing_posted,
 	check_unread_event, check_late_arm, check_own_requests;
 rule check_sleepers, check_dead, check_cm, check_tcp, check_exchange,
-	check_untaken, check_stuck, check_lost, check_deadlock,
+	check_untaken, check_stuck, check_lost, check_deadlock, tell_direction,
 	suspect_exchange;
 
 #endif
