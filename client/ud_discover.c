@@ -42,14 +42,16 @@ struct discover {
 static void answer(struct notes *n, const struct ibv_wc *wc, int64_t *until)
 {
 	const struct cm_con_data_t *peer = &n->last.data, *mine = &n->rc.remote;
-	bool same = n->rc.qp && mine->qp_num == peer->qp_num &&
-		    !memcmp(mine->gid, peer->gid, sizeof(peer->gid));
+	bool same = !memcmp(mine, peer, sizeof(*mine));
 	int rc = 0;
 
 	if (n->last.kind == WHO)
 		notes_answer(n, wc, HERE, &n->ud);
-	/* 正忙着别人的：不答，他会再问。同一个又来问，是上一个 ACCEPT 丢了。*/
-	if (n->last.kind != CONNECT || (n->rc.qp && !same))
+	/*
+	 * 正忙着别人的：不答，他会再问。同一个又来问，是上一个 ACCEPT 丢了；已经和他谈
+	 * 完，便是迟到的。
+	 */
+	if (n->last.kind != CONNECT || same != !!n->rc.qp)
 		return;
 	if (!same) {
 		*until = deadline_in_ms(PATIENCE_MS);

@@ -160,7 +160,7 @@ void rc_close(struct notes *n)
 	if (n->rc.qp)
 		check_destroyed("ibv_destroy_qp", ibv_destroy_qp(n->rc.qp));
 	free(n->rc.posted);
-	n->rc = (struct rdma_resources){ 0 };
+	n->rc = (struct rdma_resources){ .remote = n->rc.remote };
 }
 
 /* ---- 开、关 ------------------------------------------------------------------ */

@@ -87,9 +87,7 @@ static int count(struct classroom *c, bool shared)
 			status_kb("VmSize:") - mapped);
 	for (int i = 0; i < QPS; i++) {
 		free(qps[i].posted);
-		undo = qps[i].qp ? check_destroyed("ibv_destroy_qp",
-						   ibv_destroy_qp(qps[i].qp))
-				 : 0;
+		undo = destroy_peer_qp(&q, &qps[i]);
 		rc = rc ? rc : undo;
 	}
 	undo = close_shared_queues(&q);

@@ -73,6 +73,11 @@ test_valgrind() {
 		serve once.server "${checked[@]}" "$B/rdma_server" -q -t 60 rxe0
 		run once.client "${checked[@]}" "$B/rdma_client" -q -t 60 127.0.0.1 rxe1
 		reap once.server
+		serve many "${checked[@]}" "$B/rdma_server" -j --many 32 -t 60 rxe0
+		for i in {1..32}; do start "m$i" "$B/rdma_client" -q -e -n 20 -t 60 127.0.0.1 rxe1; done
+		reap m{1..32}
+		kill "${pids[many]}"
+		reap many
 		while read -ra names; do
 			for name in "${names[@]}"; do
 				start "$name" "${checked[@]}" "$B/$name"
@@ -81,7 +86,8 @@ test_valgrind() {
 		done <"$T/lessons"
 	' || return 0
 	assert_pair once
-	for name in $checked; do
+	assertEquals 32 "$(json many .served)"
+	for name in many m{1..32} $checked; do
 		assertEquals "$name: $(err_of "$name")" 0 "$(rc_of "$name")"
 	done
 	assert_not_in "$(cat "$T"/*.err)" '^==[0-9]+=='
