@@ -316,7 +316,8 @@ static bool never_returned(const struct report *r, const struct cause *cause)
 	int side = cause->side;
 
 	return !r->side[side].ended &&
-	       !is_after(last_event(r, side, call, NULL), cause->event);
+	       (any_thread_in(r, side, call) ||
+		!is_after(last_event(r, side, call, NULL), cause->event));
 }
 
 /* 出了事，而早先收下的值正会出这样的事。*/
