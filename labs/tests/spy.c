@@ -28,8 +28,6 @@
  *	                        stuck       拆除永远不返回
  *	                        patient     7 次重传要 7 s，而不是半秒：机器忙不是网络断了
  *	                        poison      poll_cq 先说三次没有；返回 0 时，wc 里是垃圾
- *	                        moved_on    内核里的 QP 总在 ERR，库还不知道
- *	                        few_reads   设备一次只应付 3 个 READ，只发起 5 个
  *
  * 结束时还有一行：poll_cq、req_notify_cq、get_cq_event 各几次，用了多少 CPU 时间。
  * 内存还注册着就 free 了，记 "free registered"。
@@ -258,8 +256,7 @@ __attribute__((constructor)) static void check_what_is_asked(void)
 		"SPY_LIE",
 		" no_device gid_v1 gid_order wr_id old opcode status short "
 		"eintr again alarm small_port lost ready broken twice early "
-		"late between no_nul rkey stuck patient poison moved_on "
-		"few_reads ");
+		"late between no_nul rkey stuck patient poison ");
 }
 
 static void on_alarm(int sig)

@@ -18,7 +18,7 @@ what=('open a device, choose a port and a GID' '打开设备，选定 port 与 G
 
 # ---- in the VM
 
-scenes=(choose refuse moved gid_v1 fails pair no_address global port_down)
+scenes=(choose refuse moved gid_v1 fails pair no_address global port_down called)
 
 scene_choose() {
 	learner auto "$B/01-device-open"
@@ -75,7 +75,22 @@ scene_port_down() {
 	ip link set veth0 up
 }
 
+# Called by hand, with a device that has two ports, or is broken.
+scene_called() {
+	local world
+	for world in two second init; do
+		learner $world "$B/contract" device rxe0 $world
+	done
+	learner noname "$B/contract" device mlx5_99
+	SPY=1 learner again "$B/contract" device rxe0
+	PLAIN=1 SPY=1 SPY_FAIL=ibv_query_device:1:6 learner device "$B/contract" device rxe0
+	PLAIN=1 SPY=1 SPY_FAIL=ibv_query_gid_ex:1:5 learner gid "$B/contract" device rxe0
+}
+
 # ---- on the host
+
+# opened NAME: what open_device() returned to the contract, and its port
+opened() { sed -n '/^open -/{s/ port.*//; p}; /^open /p' "$E/$1.out" | head -n 1; }
 
 chosen() { sed -n 's/^ *chosen: //p' "$E/$1.out"; }
 
@@ -131,8 +146,13 @@ test_empty_slot() {
 	worth 8 'an empty slot that was asked for is refused' '点名的槽位是空的：拒绝'
 	see 4 'The idea'
 	scene refuse || return
-	refused slot 'GID|slot' 'an error about GID index 7'
-	because 'ibv_query_gid_ex says ENODATA for an empty slot' '空槽位，ibv_query_gid_ex 回 ENODATA'
+	refused slot 'GID|slot' 'an error about GID index 7' || {
+		because 'ibv_query_gid_ex says ENODATA for an empty slot' '空槽位，ibv_query_gid_ex 回 ENODATA'
+		return
+	}
+	scene called && equal "$(grep '^slot' "$E/again.out")" 'slot 257: -99, as before'
+	because 'a slot has 8 bits; one that will not do is -EADDRNOTAVAIL, and gid_index and gid stay as they are' \
+		'槽位只有 8 位；不能用的槽位是 -EADDRNOTAVAIL，gid_index 与 gid 保持原样'
 }
 
 test_not_index_1() {
@@ -172,8 +192,13 @@ test_port_down() {
 	worth 5 'a port that is down is refused' 'port 不是 ACTIVE：拒绝'
 	see 6 'The code'
 	scene port_down || return
-	refused a 'port|ACTIVE|DOWN' 'an error about the port'
-	because 'nothing leaves through a port that is not ACTIVE' '不是 ACTIVE 的 port 什么也发不出去'
+	refused a 'port|ACTIVE|DOWN' 'an error about the port' || {
+		because 'nothing leaves through a port that is not ACTIVE' '不是 ACTIVE 的 port 什么也发不出去'
+		return
+	}
+	scene called && equal "$(opened two)" 'open 0 port 1 lid 1' && equal "$(opened second)" 'open 0 port 2 lid 2' && equal "$(opened init)" 'open -100'
+	because 'of two ports it is the first that is ACTIVE, with its own port_attr; without one, INIT is not ACTIVE: -ENETDOWN' \
+		'两个 port 里取第一个 ACTIVE 的，port_attr 也是它的；一个也没有时，INIT 不算 ACTIVE：-ENETDOWN'
 }
 
 test_failures() {
@@ -186,9 +211,11 @@ test_failures() {
 	}
 	local call
 	for call in query port gid; do
-		! struck $call || { refused $call 'ENXIO' 'ENXIO (6)' &&
+		! struck $call || { refused $call 'ENXIO|No such device or address' 'ENXIO (6)' &&
 			equal "$(opened_and_closed $call)" 'opened and closed'; } || break
 	done
+	[[ $failed ]] || { scene called && equal "$(opened noname)" 'open -19' && equal "$(opened device)" 'open -6' && equal "$(opened gid)" 'open -5'; } ||
+		because 'what these functions return is a negative errno: -ENODEV, -ENXIO, -EIO here' '这些函数返回负的 errno：这里是 -ENODEV、-ENXIO、-EIO'
 	because 'ibv_query_* return the error number; the device that was opened is closed again' 'ibv_query_* 直接返回错误码；打开了的设备要再关上'
 }
 
@@ -214,6 +241,10 @@ test_leaks() {
 		{ equal "$(opened_and_closed $name)" 'opened and closed' && equal "$(leaks $name)" ''; } || break
 	done
 	because 'what could not be used is closed again' '打开了却不能用的，要再关上'
+	[[ ! $failed ]] || return
+	scene called && equal "$(tail -n 1 "$E/again.out")" 'closed again 0' && equal "$(opened_and_closed again)" 'opened and closed'
+	cause=''
+	because 'close_device() forgets what it has closed: a second time there is nothing to do' 'close_device() 关了就忘掉：再调用一次，什么也不用做'
 }
 
 test_list_outlives_open() {

@@ -15,7 +15,7 @@ what=('tell the peer what it must know, over TCP' '用 TCP 告诉对端它必须
 
 # ---- in the VM
 
-scenes=(pair bytes slow short bad_hello bad_data cut silent stopped peer_failed own_failure elsewhere)
+scenes=(pair bytes slow short bad_hello bad_data cut silent stopped peer_failed own_failure elsewhere called)
 
 scene_pair() { pair a -j rxe0 : -j 127.0.0.1 rxe1; }
 
@@ -89,7 +89,15 @@ scene_peer_failed() { meets a hello con sync,status=5; }
 scene_elsewhere() { meets a hello con sync,step=2; }
 scene_own_failure() { SPY=1 SPY_FAIL=ibv_modify_qp:2:22 meets a hello con sync; }
 
+scene_called() { learner a "$B/contract" sync; }
+
 # ---- on the host
+
+# called WORD WANT: what the contract says of it
+called() {
+	scene called || return
+	equal "$(grep "^$1: " "$E/a.out")" "$1: $2"
+}
 
 # wire NAME FROM COUNT: these bytes of what the peer heard, in hex
 wire() { od -An -v -tx1 -j "$2" -N "$3" "$E/$1.wire" 2>/dev/null | tr -d ' \n'; }
@@ -116,7 +124,9 @@ sync_of() {
 # refused NAME REGEX WORDS: it said so once, ended, and never brought its QP to RTR
 refused() {
 	blame=("$1")
-	ended_with 1 "$1" && like "$(err_of "$1")" "$2" "$3" || return 1
+	ended_with 1 "$1" || return 1
+	[[ $(err_of "$1") ]] || because 'it failed without a word: a failure is reported once, where its cause is known' '失败了却一声不吭：失败要报一次，在知道原因的地方'
+	like "$(err_of "$1")" "$2" "$3" || return 1
 	blame=()
 	equal "$(count "$1" ev=modify_qp to=RTR) times to RTR" '0 times to RTR' && equal "$(leaks "$1")" ''
 }
@@ -144,11 +154,14 @@ test_byte_order() {
 	local qpn psn rkey
 	recorded a ev=create_qp && value qpn && printf -v qpn '%08x' "${value:-0}"
 	recorded a ev=reg_mr && value rkey && printf -v rkey '%08x' "$((${value:-0}))"
-	if ! { equal "qp_num $(wire a 8 4)" "qp_num $qpn" && equal "rkey $(wire a 43 4)" "rkey $rkey" &&
-		equal "active_mtu $(wire a 34 1)" 'active_mtu 05'; }; then
+	if ! { equal "qp_num $(wire a 8 4)" "qp_num $qpn" && equal "rkey $(wire a 43 4)" "rkey $rkey"; }; then
 		because 'QPN 0x11 arrives as 0x11000000: the peer sends to nobody (status 12)' 'QPN 0x11 到那边成了 0x11000000：包发给了不存在的 QP（status 12）'
 		return
 	fi
+	equal "active_mtu $(wire a 34 1)" 'active_mtu 05' || {
+		because 'active_mtu is the enum (5 is 4096), not bytes: it has 8 bits' 'active_mtu 是枚举（5 就是 4096），不是字节数：它只有 8 位'
+		return
+	}
 	equal "size $(wire a 47 4)" 'size 00001000' || {
 		because "size is what the peer may send at once: msg_size, not the whole buffer's" 'size 是对端一次最多能发多少：msg_size，不是整个缓冲'
 		return
@@ -158,10 +171,12 @@ test_byte_order() {
 		return
 	}
 	recorded a ev=modify_qp to=RTS && value sq_psn
-	[[ $value ]] || { differs "$(say 'no way to RTS' '没有到 RTS')" "$(say 'the sq_psn of RTS, on the wire' '线上的 PSN 就是 RTS 的 sq_psn')" &&
+	[[ $value ]] || { untried=1 && differs "$(say 'no way to RTS' '没有到 RTS')" "$(say 'the sq_psn of RTS, on the wire' '线上的 PSN 就是 RTS 的 sq_psn')" &&
 		because 'the QP never got to RTS: see the other tests' 'QP 没有走到 RTS：看别的几项' && return; }
 	printf -v psn '%08x' "$value"
 	equal "psn $(wire a 30 4)" "psn $psn"
+	[[ $failed ]] || called told 'rkey 12345678 mtu 3 size 64' ||
+		because 'the rkey of the MR, not its lkey; the active_mtu of the port, not its max_mtu; and the msg_size' 'MR 的 rkey，不是 lkey；port 的 active_mtu，不是 max_mtu；还有 msg_size'
 	because 'the PSN that was told is not the one that is sent with' '告诉对端的 PSN 与实际用的不同'
 }
 
@@ -219,6 +234,8 @@ test_bad_hello() {
 	scene bad_hello || return
 	refused magic '0x48545450|HTTP' 'an error with the magic 0x48545450 ("HTTP")' && refused version 'version 2' 'an error with version 2' &&
 		refused length 'length 47' 'an error with length 47'
+	[[ $failed ]] || equal "$(wire magic 8 99 | wc -c) $(say 'digits after the hello' '个数字在 hello 之后')" "0 $(say 'digits after the hello' '个数字在 hello 之后')" ||
+		because 'hello first, both ways, and checked: to somebody else nothing more is said' 'hello 先行，双向，并检查：对面是别人，就什么也不再说'
 	because 'without a look at the hello, HTTP is taken for a QPN and a GID' '不看 hello，HTTP 也会被当成 QPN 与 GID'
 }
 
@@ -276,8 +293,10 @@ test_peer_failed() {
 	see 8 'The code'
 	scene peer_failed || return
 	blame=(a)
-	ended_with 1 a && like "$(err_of a)" 'EIO' 'an error with the status of the peer, EIO (5)' && scene elsewhere &&
+	ended_with 1 a && like "$(err_of a)" 'EIO|Input/output' 'an error with the status of the peer, EIO (5)' && scene elsewhere &&
 		blame=(a) && ended_with 1 a && like "$(err_of a)" 'DONE \(2\)|sync point' 'an error about sync point 2' && blame=()
+	[[ $failed ]] || { called together '0 at once, heard step 2 status 0' && called theirs '-121 at once, heard step 2 status 0' &&
+		called elsewhere '-71 at once, heard step 2 status 0'; }
 	because 'the sync message says where the peer is, and how it fared: check_sync()' 'sync 消息说明对端到了哪里、情况如何：check_sync()'
 }
 
@@ -286,5 +305,8 @@ test_own_failure() {
 	see 8 'The code'
 	scene own_failure || return
 	ended_with 1 a && equal "$(sync_of a 51)" 'SYNC, step READY (1), status 22'
+	[[ $failed ]] || { called mine '-5 at once, heard step 2 status 5' && called gone -5; } ||
+		because 'with a failure of ours: it is told as a positive errno, nothing is waited for, and the status is returned; MSG_NOSIGNAL' \
+			'自己失败时：告诉对端正的 errno，什么也不等，返回这个 status；MSG_NOSIGNAL'
 	because 'else the peer waits for the whole of its deadline, and learns nothing' '否则对端白等到期限，还不知道为什么'
 }

@@ -5,7 +5,7 @@
 # scene.sh and judge.sh.
 
 stage_file=one_sided.c
-programs=(08-one-sided)
+programs=(08-one-sided contract)
 strip="
 expose_memory: register that memory with just the rights that are asked for, and LOCAL_WRITE
 allow_remote: these rights for the QP, in the state that it is in: STATE and ACCESS_FLAGS
@@ -23,7 +23,7 @@ what=("read and write the peer's memory" '读写对端的内存')
 
 # ---- in the VM
 
-scenes=(walk gates fails)
+scenes=(walk gates called fails)
 # What may fail in the walk: its verbs, and which call of them is the stage's.
 failing=(reg_mr:3 modify_qp:3 post_send:1 post_send:2)
 
@@ -35,6 +35,8 @@ scene_gates() {
 		learner $how "$B/08-one-sided" --break $how
 	done
 }
+
+scene_called() { learner c "$B/contract" one_sided; }
 
 scene_fails() {
 	local call
@@ -53,6 +55,12 @@ board() {
 	sets a 'reg_mr len=786704' err 0 || return
 	value rkey && rkey=$value
 	value addr && place=$value
+}
+
+# called WORD WANT: what the contract says of it
+called() {
+	scene called || return
+	equal "$(grep "^$1: " "$E/c.out")" "$1: $2"
 }
 
 # aimed OP OFFSET: that request names the peer's memory, OFFSET bytes behind its begin
@@ -78,6 +86,8 @@ test_expose() {
 	see 1 'The idea'
 	scene walk || return
 	board && sets a 'reg_mr len=786704' access 'LOCAL_WRITE\|REMOTE_WRITE\|REMOTE_READ\|REMOTE_ATOMIC' 'LOCAL_WRITE|REMOTE_WRITE|REMOTE_READ|REMOTE_ATOMIC'
+	[[ $failed ]] || called 'no memory' '-14, mr as before' ||
+		because '*mr is set on success only; ibv_reg_mr() sets errno, and what is returned is that, negative' '成功才设 *mr；ibv_reg_mr() 设 errno，返回的是它的负值'
 	because 'the device writes there for the peer: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE' '替对端写内存的是本地的设备：REMOTE_WRITE、REMOTE_ATOMIC 都要有 LOCAL_WRITE'
 }
 
@@ -95,6 +105,8 @@ test_allow() {
 	scene walk || return
 	sets a 'modify_qp from=INIT to=INIT' mask 'STATE\|ACCESS_FLAGS' 'STATE|ACCESS_FLAGS' &&
 		sets a 'modify_qp from=INIT to=INIT' access '.*REMOTE_ATOMIC.*' 'REMOTE_WRITE|REMOTE_READ|REMOTE_ATOMIC' && sets a 'modify_qp from=INIT to=INIT' err 0
+	[[ $failed ]] || called 'no rights' '0, 0' ||
+		because 'the rights are those that are asked for, and no others: 0 takes all away' '权限就是要求的那些：0 就是全部收回'
 	because 'INIT to INIT and RTS to RTS may change ACCESS_FLAGS alone; qp_state is the state that it has' 'INIT→INIT、RTS→RTS 可以只改 ACCESS_FLAGS；qp_state 填当前的状态'
 }
 
@@ -111,7 +123,7 @@ test_write() {
 	see 3 'The code'
 	scene walk || return
 	because "remote_addr and rkey are the peer's, addr and lkey of the SGE are mine" 'remote_addr 与 rkey 是对端的，SGE 的 addr 与 lkey 是自己的'
-	asks RDMA_WRITE len 17 && asks RDMA_WRITE wr_id 0x7772697400000000 && aimed RDMA_WRITE 0 && shows "B's text: \"Hello from QP A!\""
+	asks RDMA_WRITE len 17 && asks RDMA_WRITE wr_id 0x7772697400000000 && aimed RDMA_WRITE 0 && shows "B's text: \"Hello from QP A!\"" && called write '0, 63626100 0'
 }
 
 test_flags() {
@@ -129,7 +141,7 @@ test_read() {
 	scene walk || return
 	because 'nobody but its completion says that the bytes of a READ are here: it is always SIGNALED' 'READ 的数据到了没有，只有 completion 能说明：总是 SIGNALED'
 	asks RDMA_READ len 17 && asks RDMA_READ wr_id 0x7265616400000000 && asks RDMA_READ flags SIGNALED && aimed RDMA_READ 0 &&
-		shows 'A: READ completed, "Hello from QP A!"'
+		shows 'A: READ completed, "Hello from QP A!"' && called read '0, there'
 }
 
 test_imm() {
@@ -149,7 +161,10 @@ test_atomics() {
 	asks ATOMIC_FETCH_AND_ADD len 8 && asks ATOMIC_FETCH_AND_ADD wr_id 0x6661646400000000 && asks ATOMIC_FETCH_AND_ADD flags SIGNALED &&
 		asks ATOMIC_CMP_AND_SWP wr_id 0x7377617000000000 && aimed ATOMIC_FETCH_AND_ADD 264 &&
 		shows 'FETCH_ADD 2: it was 40, it is 42' && shows 'CMP_SWAP 42 to 100: it was 42, swapped; it is 100' &&
-		shows 'CMP_SWAP 42 to 100: it was 100, not swapped' && shows 'the counter is 800'
+		shows 'CMP_SWAP 42 to 100: it was 100, not swapped' && shows 'the counter is 800' &&
+		called 'add -1' '0, 39, before 40' && called swap '0, 99aabbccddeeff00, before 1122334455667788' && called unaligned 'refused, 0 0'
+	[[ ! $observed =~ ^(add|swap|unaligned) ]] || cause=''
+	because 'all of it has 64 bits, and the address goes out as it is: what is no multiple of 8 the device refuses' '全都是 64 位；地址原样发出：不是 8 的倍数，由设备拒绝'
 }
 
 test_failures() {
@@ -160,7 +175,7 @@ test_failures() {
 	for call in "${failing[@]}"; do
 		struck "$call" || continue
 		any=1 blame=("$call")
-		{ ended_with 1 "$call" && like "$(err_of "$call")" "ENOMEM" "$(say "an error of ibv_${call%:*}: ENOMEM" "ibv_${call%:*} 的错误：ENOMEM")" &&
+		{ ended_with 1 "$call" && like "$(err_of "$call")" "ENOMEM|Cannot allocate memory" "$(say "an error of ibv_${call%:*}: ENOMEM" "ibv_${call%:*} 的错误：ENOMEM")" &&
 			equal "$(grep -c '^error: ' "$E/$call.err") error" '1 error'; } || return
 	done
 	[[ $any ]] || { blame=(reg_mr:3) && differs "$(say 'none of these verbs was called' '这些 verb 一个也没有调用')" "$(say 'calls that fail' '失败的调用')"; }

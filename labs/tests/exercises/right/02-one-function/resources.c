@@ -158,5 +158,6 @@ int destroy_rdma_resources(struct rdma_resources *res)
 	int a = destroy_objects(res);
 	int b = close_device(res);
 
+	memset(res, 0, sizeof(*res));
 	return a ? a : b;
 }
