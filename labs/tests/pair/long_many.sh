@@ -21,10 +21,15 @@ test_512() {
 	in_lab --counted "$MANY"'
 		kept() { awk "/^Vm(RSS|Pin|Lck):/ { n += \$2 } END { print n }" "/proc/${pids[many]}/status" >>"$T/memory"; }
 		server many -j --many 512 -s 64 -t 600 rxe0
-		for i in {1..512}; do
-			start "c$i" "$B/rdma_client" -q -e -s 64 -n 10000000 -t 600 127.0.0.1 rxe1
+		# Who is connected sleeps until all are.
+		for n in {32..512..32}; do
+			for ((i = n - 31; i <= n; i++)); do
+				start "c$i" "$B/rdma_client" -q -e -s 64 -n 10000000 -t 600 127.0.0.1 rxe1
+			done
+			await qps "$n"
+			for ((i = n - 31; i <= n; i++)); do kill -STOP "${pids[c$i]}"; done
 		done
-		await_s=400 await qps 512
+		for i in {1..512}; do kill -CONT "${pids[c$i]}"; done
 		kept
 		for i in $(shuf -i 1-512 -n 30); do
 			kill -KILL "${pids[c$i]}"
