@@ -317,11 +317,11 @@ end_judging() {
 	[[ ! ${results:-} ]] || rm -f "$results".{part,new}
 }
 
-# scenes_of TEST…: those that they look at
+# scenes_of TEST…: those that they look at; called() of an exercise looks at "called"
 scenes_of() {
 	local test
 	for test; do
-		declare -f "$test" | grep -oE '(^|[ (])scene [a-z0-9_]+' | sed 's/.*scene //'
+		declare -f "$test" | grep -oE '(^|[ (])(scene [a-z0-9_]+|called )' | sed 's/.*scene //; s/^[ (]*//; s/ $//'
 	done
 }
 
