@@ -85,9 +85,10 @@ in_the_lab() {
 	local dir=$1 how
 	shift
 	for how; do
-		labs/qptrace -o "$dir/$how.qpt" --stall 2 -- "$B/two_sides" "$how" "$dir/end" \
+		labs/qptrace -o "$dir/$how.qpt" --stall 2 -- "$B/two_sides" "$how" "$dir/end" "$dir/said" \
 			2>"$dir/$how.err" &
 	done
+	{ until_said 'qptrace: hint' cat "$dir/slow.err"; touch "$dir/said"; } &
 	until [[ $(told "$dir"/*.qpt*) == $((2 * $#)) ]]; do
 		((SECONDS < 150)) || break
 		sleep 0.2

@@ -15,7 +15,9 @@
 
 #define BIG	4096
 #define PAUSE_S 6
-#define SENDS	5
+
+static const char *said; /* a file that will be there */
+#define SENDS 5
 #define RIGHTS                                              \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
 	 IBV_ACCESS_REMOTE_READ)
@@ -191,8 +193,9 @@ static void poll_for_ever(struct one *o)
 
 static int run_a(struct one *o)
 {
-	if (asked(o, "slow"))
-		sleep(PAUSE_S);
+	/* 直到看着的人说过它（test_blame.sh）。*/
+	for (int i = 0; asked(o, "slow") && access(said, F_OK) && i < 600; i++)
+		usleep(100000);
 	if (asked(o, "asleep"))
 		sleep(3600); /* 等到有人杀它 */
 	if (asked(o, "dead"))
@@ -265,8 +268,9 @@ int main(int argc, char **argv)
 	pid_t pids[2], ended[2] = { 0 };
 	int pair[2];
 
-	if (argc != 3 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+	if (argc != 4 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
 		return 2;
+	said = argv[3];
 	pids[0] = start(true, pair, argv[1]);
 	pids[1] = start(false, pair, argv[1]);
 	close(pair[0]);
