@@ -8,6 +8,11 @@
  */
 #include "parts.h"
 
+#include <arpa/inet.h>
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+
 #define CONNECT_ROOM 56	 /* 92 字节的 REQ，IP 头占去 36 */
 #define ACCEPT_ROOM  196 /* REP */
 
@@ -31,6 +36,63 @@ const char *cm_event_name(unsigned int type)
 						       : "UNKNOWN";
 }
 
+/* 这台主机上，哪些地址是 RDMA 设备的："10.0.0.1 (rxe0), ..."。*/
+static void my_addresses(char *out, size_t size)
+{
+	glob_t gids = { 0 };
+	size_t used = 0;
+
+	out[0] = '\0';
+	glob("/sys/class/infiniband/*/ports/*/gids/*", 0, NULL, &gids);
+	for (size_t i = 0; i < gids.gl_pathc; i++) {
+		const char *device =
+			gids.gl_pathv[i] + strlen("/sys/class/infiniband/");
+		FILE *file = fopen(gids.gl_pathv[i], "re");
+		char text[64] = "", ip[INET_ADDRSTRLEN];
+		union ibv_gid gid;
+
+		if (file && fscanf(file, "%63s", text) == 1 &&
+		    inet_pton(AF_INET6, text, gid.raw) == 1 &&
+		    gid_is_ipv4(&gid) &&
+		    inet_ntop(AF_INET, gid.raw + 12, ip, sizeof(ip)) &&
+		    !strstr(out, ip) && used + 80 < size)
+			used += (size_t)snprintf(out + used, size - used,
+						 "%s%s (%.*s)",
+						 used ? ", " : "", ip,
+						 (int)strcspn(device, "/"),
+						 device);
+		if (file)
+			fclose(file);
+	}
+	globfree(&gids);
+}
+
+/* 与地址有关的 errno，每个调用都一样。*/
+static struct explanation bad_address(int err)
+{
+	static const struct {
+		int err;
+		const char *id;
+	} rows[] = {
+		{ ENODEV, "cm-no-device" },
+
+		{ ENETUNREACH, "cm-no-route" },
+		{ EHOSTUNREACH, "cm-no-route" },
+		{ ETIMEDOUT, "cm-no-arp" },
+	};
+	struct explanation why = no_idea();
+	char mine[512];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].err == err)
+			why = because(rows[i].id, "%s", "");
+	if (why.id) {
+		my_addresses(mine, sizeof(mine));
+		also_seen(&why, "cm-addresses", "%s", *mine ? mine : "none");
+	}
+	return why;
+}
+
 static struct explanation rejected(int status)
 {
 	if (status == REJ_NO_LISTENER)
@@ -52,6 +114,8 @@ struct explanation explain_cm_event(unsigned int type, int status)
 		return because("cm-rejected", "%d", status);
 	if (!strcmp(name, "UNREACHABLE"))
 		return because("cm-unreachable", "%d", status);
+	if (!strcmp(name, "ADDR_ERROR") && bad_address(-status).id)
+		return bad_address(-status);
 	if (!strcmp(name, "ADDR_ERROR"))
 		return because("cm-addr-error", "%d", status);
 	if (!strcmp(name, "ROUTE_ERROR"))
@@ -73,10 +137,35 @@ static struct explanation too_long(const char *call, unsigned int len)
 	return because("cm-private-data", "%u\t%s\t%u", len, call, room);
 }
 
+/* 次序不对：这个调用要它先到哪一步。*/
+static struct explanation out_of_order(const char *call)
+{
+	static const struct {
+		const char *call, *needs;
+	} rows[] = {
+		{ "resolve_addr", "an id that is new or only bound" },
+		{ "bind_addr", "an id that is new" },
+		{ "listen", "rdma_bind_addr" },
+		{ "resolve_route", "the event ADDR_RESOLVED" },
+		{ "create_qp", "the event ADDR_RESOLVED or CONNECT_REQUEST" },
+		{ "connect", "the event ROUTE_RESOLVED and a QP" },
+		{ "accept", "the id of a CONNECT_REQUEST" },
+		{ "reject", "the id of a CONNECT_REQUEST" },
+		{ "disconnect", "the event ESTABLISHED" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(rows[i].call, call))
+			return because("cm-order", "%s\t%s", call,
+				       rows[i].needs);
+	return no_idea();
+}
+
 struct explanation explain_cm_call(const char *call, int err, bool again,
 				   unsigned int private_data_len,
 				   bool foreign_pd)
 {
+	KEEP_ERRNO;
 	struct explanation why = no_idea();
 
 	if (err == EINVAL)
@@ -86,19 +175,21 @@ struct explanation explain_cm_call(const char *call, int err, bool again,
 	if (err == EINVAL && foreign_pd)
 		return because("cm-foreign-pd");
 	if (err == EINVAL && again)
-		return because("cm-state", "%s", call);
+		return because(strcmp(call, "create_qp") ? "cm-state"
+							 : "cm-has-qp",
+			       "%s", call);
+	if (err == EINVAL)
+		return out_of_order(call);
+	if (err == EBADF)
+		return because("cm-channel-closed", "%s", call);
 	if (err == ECONNREFUSED)
 		return because("cm-refused");
 	if (err == EADDRINUSE)
 		return because("cm-port-in-use");
-	if (err == ENODEV)
-		return because("cm-no-device");
-	if (err == ENETUNREACH || err == EHOSTUNREACH)
-		return because("cm-no-route");
 	if (err == EADDRNOTAVAIL)
 		return because(!strcmp(call, "bind_addr") ? "cm-bind"
 							  : "cm-not-mine");
-	return no_idea();
+	return bad_address(err);
 }
 
 struct explanation explain_cm_unacked(unsigned int unacked)

@@ -164,8 +164,8 @@ struct explanation explain_unacked(uint64_t got, uint64_t acked);
 /* ---- librdmacm: cm.c -------------------------------------------- */
 
 /*
- * rdma_@call ("connect", "accept", "create_qp", ...) failed with errno @err. @again:
- * it had succeeded for this id before. @private_data_len, @foreign_pd: as it was called.
+ * rdma_@call ("connect", "accept", "create_qp", ...) failed with errno @err. @again: it had succeeded for this id before. @private_data_len,
+ * @foreign_pd: as it was called.
  */
 struct explanation explain_cm_call(const char *call, int err, bool again,
 				   unsigned int private_data_len,
@@ -186,6 +186,13 @@ struct explanation explain_cm_without_qp(void);
  * device that has it: nothing if they do, or if that cannot be told.
  */
 struct explanation explain_neighbour(const union ibv_gid *to);
+
+/*
+ * ibv_create_qp_ex() refused, with EINVAL or EOPNOTSUPP, a comp_mask or send_ops_flags
+ * (0: none) that libibverbs or the device does not know: nothing if that is not why.
+ */
+struct explanation explain_extended_qp(uint32_t comp_mask, uint64_t ops,
+				       enum ibv_qp_type type, int err);
 
 struct explanation explain_create_qp(int err);
 struct explanation explain_create_qp_call(struct ibv_pd *pd,

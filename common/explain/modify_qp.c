@@ -90,16 +90,36 @@ static struct explanation check_claimed_state(const struct modify *m)
 	return no_idea();
 }
 
+/* 在 RTS 里改不了、停下发送之后才改得了的。*/
+static struct explanation needs_sqd(const struct modify *m, int extra)
+{
+	const struct qp_transition *row =
+		qp_transition(m->qp->qp_type, IBV_QPS_SQD, IBV_QPS_SQD);
+	char bits[BITS_TEXT];
+
+	if (m->from != IBV_QPS_RTS || !row ||
+	    (extra & ~(row->required | row->optional)))
+		return no_idea();
+	return because("bits-need-sqd", "%s\t%s",
+		       qp_mask_text(bits, sizeof(bits), extra),
+		       m->mask & IBV_QP_STATE ? "" : ", and STATE is missing");
+}
+
 static struct explanation check_state_bit(const struct modify *m)
 {
 	const struct qp_transition *row = row_of(m);
 	int given = m->mask & ~IBV_QP_CUR_STATE;
+	struct explanation why = no_idea();
 	char bits[BITS_TEXT];
 
 	if ((m->mask & IBV_QP_STATE) || !has_table(m))
 		return no_idea();
 	if (row && !(given & ~(row->required | row->optional)))
 		return no_idea();
+	if (row)
+		why = needs_sqd(m, given & ~(row->required | row->optional));
+	if (why.id)
+		return why;
 	return because("state-bit-forgotten", "%s\t%s",
 		       qp_mask_text(bits, sizeof(bits), m->mask),
 		       state(m->from));
@@ -198,6 +218,8 @@ static struct explanation check_forbidden(const struct modify *m)
 	extra = m->mask & ~(row->required | row->optional | IBV_QP_STATE);
 	if (!extra)
 		return no_idea();
+	if (m->from == m->to && needs_sqd(m, extra).id)
+		return needs_sqd(m, extra);
 	return because("bits-forbidden", "%s\t%s\t%s", state(m->from),
 		       state(m->to), qp_mask_text(bits, sizeof(bits), extra));
 }
@@ -301,7 +323,8 @@ static struct explanation invalid(const struct modify *m)
 		/* 路都走不通，位对不对就无从谈起。*/
 		if (explained_as(&why, "no-way") ||
 		    explained_as(&why, "cur-state-lies") ||
-		    explained_as(&why, "state-bit-forgotten"))
+		    explained_as(&why, "state-bit-forgotten") ||
+		    explained_as(&why, "bits-need-sqd"))
 			break;
 	}
 	if (!why.id)

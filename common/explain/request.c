@@ -187,7 +187,11 @@ struct explanation request_remote(const struct case_of *c)
 	uint32_t rkey;
 	int bit;
 
-	if (!rq->send || !rq->remote || !remote_target(rq->send, &addr, &rkey))
+	if (!rq->send || !remote_target(rq->send, &addr, &rkey))
+		return no_idea();
+	if (is_atomic(rq->send->opcode) && addr % 8)
+		return because("atomic-misaligned", "0x%jx", addr);
+	if (!rq->remote)
 		return no_idea();
 	for (size_t i = 0; i < rq->n_remote && !mr; i++)
 		if (rq->remote[i].rkey == rkey)

@@ -445,6 +445,22 @@ struct explanation explain_create_qp_call(struct ibv_pd *pd,
 	return bad_caps(pd, init);
 }
 
+#define KNOWN_QP_MASK 0x7fu /* IBV_QP_INIT_ATTR_PD ... SEND_OPS_FLAGS */
+
+struct explanation explain_extended_qp(uint32_t comp_mask, uint64_t ops,
+				       enum ibv_qp_type type, int err)
+{
+	if (err != EINVAL && err != EOPNOTSUPP)
+		return no_idea();
+	if (comp_mask & ~KNOWN_QP_MASK)
+		return because("comp-mask", "0x%x\t0x%x", comp_mask,
+			       comp_mask & ~KNOWN_QP_MASK);
+	if (err == EOPNOTSUPP && (comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		return because("send-ops", "0x%jx\t%s", (uintmax_t)ops,
+			       qp_type_name(type));
+	return no_idea();
+}
+
 /* ---- 拆 ----------------------------------------------------------------- */
 
 struct explanation explain_destroy(int err)

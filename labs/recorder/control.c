@@ -386,6 +386,9 @@ EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 		    "ibv_create_ah(port %u, is_global %u, GID index "
 		    "%u, to %s)",
 		    attr->port_num, attr->is_global, attr->grh.sgid_index, gid);
+	writer_lock();
+	line_add_object(&e.line, OBJECT_PD, pd);
+	writer_unlock();
 	made(&e, OBJECT_AH, ah, pd->context);
 	return ah;
 }

@@ -311,13 +311,27 @@ static bool reads(const struct report *r, const struct qp *qp)
 /* 警告过“会永远不返回”的调用，真的没有返回。*/
 static bool never_returned(const struct report *r, const struct cause *cause)
 {
+	static const char *const ids[] = { "events-not-acked",
+					   "events-acked-twice",
+					   "cm-event-not-acked" };
 	const char *call =
 		strncmp(cause->id, "cm-", 3) ? "destroy_cq" : "rdma_destroy_id";
-	int side = cause->side;
 
-	return !r->side[side].ended &&
-	       (any_thread_in(r, side, call) ||
-		!is_after(last_event(r, side, call, NULL), cause->event));
+	return cause->kind == CAUSE_WARNING && IS_ONE_OF(cause->id, ids) &&
+	       !r->side[cause->side].ended &&
+	       (any_thread_in(r, cause->side, call) ||
+		!is_after(last_event(r, cause->side, call, NULL),
+			  cause->event));
+}
+
+/* 它此刻就停在那里：早先失败过什么，它自己已经处理了。*/
+static void believe_hangs(const struct report *r, struct causes *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (never_returned(r, &all->items[i])) {
+			all->items[i].kind = CAUSE_FAILURE;
+			all->items[i].proven = true;
+		}
 }
 
 /* 出了事，而早先收下的值正会出这样的事。*/
@@ -328,20 +342,17 @@ static bool came_true(const struct report *r, const struct cause *cause)
 		"retry-too-large",     "rnr-retry-too-large",
 		"rnr-timer-too-large", "path-mtu-above-active"
 	};
-	static const char *const unacked[] = { "events-not-acked",
-					       "events-acked-twice",
-					       "cm-event-not-acked" };
 	const struct qp *qp = qp_of(r, cause->side, cause->qp);
 
 	if (cause->kind != CAUSE_WARNING)
 		return false;
-	if (IS_ONE_OF(cause->id, unacked))
-		return never_returned(r, cause);
+	if (strstr(cause->id, "-acked"))
+		return false;
 	if (!cause->qp && (!strcmp(cause->id, "netdev-down") ||
 			   !strcmp(cause->id, "no-carrier")))
 		return number_in(cause->line, "idle") ||
 		       !is_connected(r, cause->side);
-	if (!strcmp(cause->id, "wrong-mac"))
+	if (!strcmp(cause->id, "wrong-mac") || strstr(cause->id, "-poll-"))
 		return true;
 	if (!qp)
 		return false;
@@ -388,6 +399,8 @@ static void follow_cm(const struct report *r, struct causes *all)
 			c->kind = CAUSE_AFTERMATH;
 		if (!strcmp(c->id, "send-too-early"))
 			why = missing_cm_call(r, c->side);
+		if (!strcmp(c->id, "cm-port-in-use"))
+			why = why_port_in_use(r, c);
 		if (why.id)
 			cause_restate(c, &why);
 	}
@@ -554,18 +567,17 @@ static bool is_only_hint(const struct report *r, const struct cause *cause)
 void report_blame(const struct report *r, struct causes *all)
 {
 	static rule *const rules[] = {
-		compare_pairs,	      check_writes,
-		check_datagrams,      check_own_requests,
-		believe_warnings,     check_sleepers,
-		check_dead,	      check_cm,
-		check_doubled,	      check_cq_room,
-		check_surplus,	      check_receives,
-		check_unsignaled,     check_unread_event,
-		check_lost,	      check_tcp,
-		check_nothing_posted, check_exchange,
-		check_late_arm,	      check_untaken,
-		check_stuck,	      check_deadlock,
-		suspect_exchange,     tell_direction,
+		compare_pairs,	      check_writes,	check_datagrams,
+		check_own_requests,   believe_warnings, check_silent_write,
+		check_sleepers,	      check_dead,	check_used_after,
+		check_forked,	      check_cm,		check_lengths,
+		check_doubled,	      check_cq_room,	check_surplus,
+		check_receives,	      check_unsignaled, check_unread_event,
+		check_lost,	      check_tcp,	check_no_cm_event,
+		check_nothing_posted, check_exchange,	check_late_arm,
+		check_untaken,	      check_stuck,	check_deadlock,
+		check_all_taken,      suspect_exchange, check_reuse,
+		tell_direction,
 	};
 
 	for (size_t i = 0; i < all->count; i++) {
@@ -574,8 +586,11 @@ void report_blame(const struct report *r, struct causes *all)
 		doubt_unsignaled(r, &all->items[i]);
 	}
 	forgot_state(all);
+	weigh_failures(r, all);
+	believe_hangs(r, all);
 	blame_sender(r, all);
 	follow_cm(r, all);
+	blame_other_thread(r, all);
 	for (size_t i = 0; i < all->count; i++)
 		if (all->items[i].kind == CAUSE_FAILURE ||
 		    (all->items[i].kind == CAUSE_STALL && !has_committed(all)))

@@ -111,6 +111,26 @@ void object_free(struct object *object)
 	free(object);
 }
 
+#define MOST_DEAD 256u
+
+static struct object dead[MOST_DEAD];
+static uint64_t buried;
+
+void object_bury(struct object *object)
+{
+	if (object && (object->kind == OBJECT_QP || object->kind == OBJECT_CQ))
+		dead[buried++ % MOST_DEAD] = *object;
+	object_free(object);
+}
+
+const struct object *object_dead(const void *pointer)
+{
+	for (uint64_t i = 1; pointer && i <= MOST_DEAD && i <= buried; i++)
+		if (dead[(buried - i) % MOST_DEAD].pointer == pointer)
+			return &dead[(buried - i) % MOST_DEAD];
+	return NULL;
+}
+
 uint32_t object_id(enum object_kind kind, const void *pointer)
 {
 	const struct object *object = object_find(kind, pointer);
@@ -402,5 +422,5 @@ void objects_forget(void)
 		while (buckets[i])
 			object_free(object_detach(buckets[i]->kind,
 						  buckets[i]->pointer));
-	posts = last_activity = 0;
+	posts = last_activity = buried = 0;
 }

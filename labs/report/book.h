@@ -63,6 +63,10 @@ struct object *object_detach(enum object_kind kind, const void *pointer);
 void object_attach(struct object *object);
 void object_free(struct object *object);
 
+/* It is destroyed, but may be asked for: who was at @pointer last, QP or CQ, or NULL. */
+void object_bury(struct object *object);
+const struct object *object_dead(const void *pointer);
+
 /* Make it findable by its QPN, which is set once. */
 void object_set_qpn(struct object *qp, uint32_t qpn);
 

@@ -153,6 +153,184 @@ static struct explanation why_unconnected(const struct report *r, int s)
 	return why;
 }
 
+/* ---- 等事件，而没有一个会来 ------------------------------------------------- */
+
+enum cm_state {
+	CM_UNKNOWN,
+	CM_PENDING, /* an event will come, or others may bring one */
+	CM_LISTENS,
+	CM_NEW,
+	CM_BOUND,
+	CM_ADDRESS,
+	CM_ROUTE,
+	CM_ASKED,
+	CM_CONNECTED,
+	CM_TAKEN, /* the same, and a call has taken the event itself */
+	CM_OVER,
+	CM_OVER_TWICE,
+	CM_GONE,
+};
+
+/* 停在那一步，接着该做什么；前面几种，没有可说的。*/
+static const char *const cm_words[][2] = {
+	[CM_NEW] = { "the id was only made", "call rdma_resolve_addr, or "
+					     "rdma_bind_addr and rdma_listen" },
+	[CM_BOUND] = { "the id is only bound",
+		       "call rdma_listen, or rdma_resolve_addr" },
+	[CM_ADDRESS] = { "ADDR_RESOLVED has come", "call rdma_resolve_route" },
+	[CM_ROUTE] = { "ROUTE_RESOLVED has come",
+		       "call rdma_create_qp and rdma_connect" },
+	[CM_ASKED] = { "CONNECT_REQUEST has come",
+		       "call rdma_accept or rdma_reject" },
+	[CM_CONNECTED] = { "the connection is ESTABLISHED, and nobody calls "
+			   "rdma_disconnect",
+			   "call rdma_disconnect at one end: DISCONNECTED "
+			   "comes at both" },
+	[CM_TAKEN] = { "ESTABLISHED was taken inside rdma_connect, because the "
+		       "id had no channel then, and it comes only once",
+		       "do not wait for the events of calls that were made "
+		       "before rdma_migrate_id" },
+	[CM_OVER] = { "DISCONNECTED or an error has come already, and nothing "
+		      "comes after it",
+		      "destroy the QP and the id" },
+	[CM_OVER_TWICE] = { "DISCONNECTED has come already: there is one for "
+			    "each connection, and rdma_disconnect in answer to "
+			    "it brings no other",
+			    "destroy the QP and the id after the first "
+			    "DISCONNECTED" },
+};
+
+static enum cm_state cm_step(enum cm_state now, const struct event *e,
+			     const json_t *line, bool *alone)
+{
+	static const struct {
+		const char *ev, *op;
+		enum cm_state to, alone; /* alone: the call takes its event */
+	} steps[] = {
+		{ "rdma_create_id", "", CM_NEW, CM_NEW },
+		{ "rdma_create_ep", "", CM_ROUTE, CM_ROUTE },
+		{ "rdma_bind_addr", "", CM_BOUND, CM_BOUND },
+		{ "rdma_listen", "", CM_LISTENS, CM_LISTENS },
+		{ "rdma_resolve_addr", "", CM_PENDING, CM_ADDRESS },
+		{ "rdma_event", "ADDR_RESOLVED", CM_ADDRESS, CM_ADDRESS },
+		{ "rdma_resolve_route", "", CM_PENDING, CM_ROUTE },
+		{ "rdma_event", "ROUTE_RESOLVED", CM_ROUTE, CM_ROUTE },
+		{ "rdma_connect", "", CM_PENDING, CM_TAKEN },
+		{ "rdma_event", "CONNECT_REQUEST", CM_ASKED, CM_ASKED },
+		{ "rdma_accept", "", CM_PENDING, CM_PENDING },
+		{ "rdma_event", "ESTABLISHED", CM_CONNECTED, CM_TAKEN },
+		{ "rdma_event", "", CM_OVER, CM_OVER },
+		{ "rdma_reject", "", CM_OVER, CM_OVER },
+		{ "rdma_destroy_id", "", CM_GONE, CM_GONE },
+	};
+
+	if (!strcmp(e->ev, "rdma_create_id") ||
+	    !strcmp(e->ev, "rdma_migrate_id"))
+		*alone = !value_in(line, "events");
+	if (!strcmp(e->ev, "rdma_disconnect"))
+		return now == CM_OVER ? CM_OVER_TWICE : CM_PENDING;
+	if (now >= CM_OVER && !strcmp(e->ev, "rdma_event"))
+		return now;
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
+		if (!strcmp(e->ev, steps[i].ev) &&
+		    (!*steps[i].op || !strcmp(e->op, steps[i].op)))
+			return *alone ? steps[i].alone : steps[i].to;
+	return now;
+}
+
+#define MOST_IDS 64
+
+/* @side 的 channel @events 上，最后有过事的 id 到了哪一步；*listens：上面还有一个在听。*/
+static enum cm_state cm_state_of(const struct report *r, int side,
+				 uint64_t events, bool *listens)
+{
+	enum cm_state now[MOST_IDS] = { CM_UNKNOWN };
+	uint64_t on[MOST_IDS] = { 0 }, last = 0;
+	bool alone[MOST_IDS] = { false };
+
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+		uint64_t id, channel;
+		json_t *line;
+
+		if (strncmp(e->ev, "rdma_", 5) || e->class == CLASS_FAILURE)
+			continue;
+		line = event_line(r, e);
+		id = number_in(line, "cm_id") % MOST_IDS;
+		channel = value_in(line, "events");
+		on[id] = channel ? channel : on[id];
+		now[id] = cm_step(now[id], e, line, &alone[id]);
+		if (on[id] == events && now[id] != CM_GONE)
+			last = id;
+		json_decref(line);
+	}
+	*listens = false;
+	for (size_t id = 0; id < MOST_IDS; id++)
+		*listens =
+			*listens || (on[id] == events && now[id] == CM_LISTENS);
+	return now[last];
+}
+
+/* 它的对端也都在等事件：谁也不会去断开。*/
+static bool all_wait_for_events(const struct report *r, int side)
+{
+	EACH_OTHER(o, r, side)
+		if (!any_thread_in(r, o, "rdma_get_cm_event"))
+			return false;
+	return r->side[side].other_count > 0;
+}
+
+void check_no_cm_event(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (size_t i = r->count; i-- > 0 && !is_suggested(all);) {
+		const struct event *e = &r->events[i];
+		enum cm_state state;
+		json_t *line;
+		bool listens;
+
+		if (strcmp(e->ev, "thread") ||
+		    !event_says(r, e, "verb", "rdma_get_cm_event"))
+			continue;
+		line = event_line(r, e);
+		state = cm_state_of(r, e->side, value_in(line, "events"),
+				    &listens);
+		json_decref(line);
+		if (state < CM_NEW || state == CM_GONE ||
+		    (listens && state != CM_OVER_TWICE && state != CM_ASKED &&
+		     !(state == CM_CONNECTED &&
+		       all_wait_for_events(r, e->side))))
+			continue;
+		why = because("cm-no-event", "%s\t%s\t%s",
+			      r->side[e->side].name, cm_words[state][0],
+			      cm_words[state][1]);
+		cause_suggest(r, all, i, &why);
+	}
+}
+
+/* 占着这个端口的，是它自己的另一个 id。*/
+struct explanation why_port_in_use(const struct report *r,
+				   const struct cause *cause)
+{
+	uint64_t port = number_in(cause->line, "port");
+	struct explanation why = { 0 };
+
+	EACH(i, &r->side[cause->side].own) {
+		const struct event *e = &r->events[i];
+
+		if (i < cause->event && e->class != CLASS_FAILURE && port &&
+		    (!strcmp(e->ev, "rdma_bind_addr") ||
+		     !strcmp(e->ev, "rdma_create_ep")) &&
+		    event_number(r, e, "port") == port)
+			why = because("cm-port-own", "%ju\t%ju\t%s", port,
+				      event_number(r, e, "cm_id"), e->ev);
+		if (!strcmp(e->ev, "rdma_destroy_id"))
+			why.id = NULL;
+	}
+	return why;
+}
+
 void check_cm(const struct report *r, struct causes *all)
 {
 	for (int s = 0; s < r->sides; s++) {

@@ -37,7 +37,7 @@ static void first_wrong(const struct report *r, struct causes *all, judge *by)
 		const struct qp *qp = qp_of(r, post->side, post->qp);
 
 		if (post->class != CLASS_POST_SEND || post->refused || !qp ||
-		    !by(r, qp, post, &why))
+		    in_error(r, qp, i) || !by(r, qp, post, &why))
 			continue;
 		looked++;
 		if (why.id) {
@@ -167,6 +167,22 @@ static bool peer_is_down(const struct causes *all, const struct qp *qp)
 	return false;
 }
 
+static void count_receives(const struct report *r, const struct qp *qp,
+			   struct explanation *why)
+{
+	bool shared = json_object_get(qp->first, "srq") != NULL;
+	size_t posted = 0, used = 0;
+
+	EACH(i, shared ? &r->side[qp->side].own : &qp->own) {
+		const struct event *e = &r->events[i];
+
+		posted += e->class == CLASS_POST_RECV && !e->refused;
+		used += is_arrival(e);
+	}
+	also_seen(why, "receives-used", "%s\t%zu\t%zu",
+		  shared ? "the SRQ" : "this QP", posted, used);
+}
+
 void check_receives(const struct report *r, struct causes *all)
 {
 	struct explanation why;
@@ -185,6 +201,7 @@ void check_receives(const struct report *r, struct causes *all)
 		why = because("no-receive-posted", "%s",
 			      world_name(r, names[1], sizeof(names[1]),
 					 qp->peer));
+		count_receives(r, qp->peer, &why);
 		cause_add(r, all, i, qp, &why);
 		return;
 	}
@@ -193,21 +210,30 @@ void check_receives(const struct report *r, struct causes *all)
 /* ---- CQ 装不装得下 -------------------------------------------------------- */
 
 /* @cq 里也许有、也许将有的 completion。*/
-static uint64_t outstanding_in(const struct report *r, int side, uint64_t cq)
+struct room {
+	uint64_t now, most; /* outstanding */
+};
+
+static struct room outstanding_in(const struct report *r, int side, uint64_t cq)
 {
-	uint64_t n = 0;
+	struct room n = { 0 };
+	size_t looked = 0;
 
 	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 		const struct qp *qp = qp_of(r, e->side, e->qp);
 		bool send = e->class == CLASS_POST_SEND;
 
-		if (n >= MOST_POSTS || !qp || e->refused ||
+		if (e->class == CLASS_COMPLETION && e->cq == cq && n.now)
+			n.now--;
+		if (looked >= MOST_POSTS || !qp || e->refused || e->gone ||
 		    (!send && e->class != CLASS_POST_RECV) ||
-		    e->complete != NOWHERE ||
 		    number_in(qp->first, send ? "send_cq" : "recv_cq") != cq)
 			continue;
-		n += makes_completion(r, qp, e);
+		looked++;
+		n.now += makes_completion(r, qp, e);
+		if (n.now > n.most)
+			n.most = n.now;
 	}
 	return n;
 }
@@ -218,19 +244,20 @@ void check_cq_room(const struct report *r, struct causes *all)
 
 	for (size_t i = 0; i < r->count; i++) {
 		const struct event *e = &r->events[i];
-		uint64_t room, n;
+		struct room n = { 0 };
+		uint64_t room;
 		json_t *line;
 
 		if (strcmp(e->ev, "create_cq"))
 			continue;
 		line = event_line(r, e);
 		room = number_in(line, "cqe");
-		n = room ? outstanding_in(r, e->side, number_in(line, "cq"))
-			 : 0;
-		if (n > room) {
+		if (room)
+			n = outstanding_in(r, e->side, number_in(line, "cq"));
+		if (n.most > room && n.now) {
 			why = because("cq-overrun");
 			also_seen(&why, "cq-room", "%ju\t%ju\t%ju",
-				  number_in(line, "cq"), room, n);
+				  number_in(line, "cq"), room, n.most);
 			cause_add(r, all, i, NULL, &why);
 		}
 		json_decref(line);

@@ -127,7 +127,7 @@ static void book_event(const struct recorded *item, const char *ev)
 		objects_reset_qp(object);
 	else if (!strncmp(ev, "destroy_", 8) || !strcmp(ev, "dealloc_pd") ||
 		 !strcmp(ev, "dereg_mr") || !strcmp(ev, "close_device"))
-		object_free(object_detach(object->kind, object->pointer));
+		object_bury(object_detach(object->kind, object->pointer));
 }
 
 /* ---- 事件 ------------------------------------------------------------------ */
@@ -156,6 +156,20 @@ static enum event_class classify(const char *ev, const struct recorded *item)
 	return strcmp(ev, "query_qp") ? CLASS_CONTROL : CLASS_QUIET;
 }
 
+/* 用的是一个已经拆掉的。*/
+static void used_after(struct event *event, uint64_t pointer)
+{
+	const struct object *object =
+		object_dead((const void *)(uintptr_t)pointer);
+
+	if (!object || object_find(object->kind, object->pointer))
+		return;
+	event->late = true;
+	event->owner = object->id;
+	event->owner_kind = (uint8_t)object->kind;
+	event->qpn = object->qpn;
+}
+
 static void set_event(struct report *r, struct event *event,
 		      const struct recorded *item)
 {
@@ -165,11 +179,13 @@ static void set_event(struct report *r, struct event *event,
 	event->ev = word(r, recorded_text(item, "ev"));
 	book_event(item, event->ev);
 	event->status = word(r, recorded_text(item, "status"));
-	event->op = word(r, "");
+	event->op = word(r, recorded_text(item, "op"));
 	event->qp = (uint32_t)recorded_number(item, "qp");
 	event->class = classify(event->ev, item);
-	if (!strcmp(event->ev, "signal"))
+	if (!strcmp(event->ev, "signal")) {
 		side->signalled = true;
+		used_after(event, recorded_number(item, "polled"));
+	}
 	if (strcmp(event->ev, "exit") != 0)
 		return;
 	side->ended = true;
@@ -216,6 +232,8 @@ static void set_record(struct report *r, struct event *event,
 		event->qpn = owner->qpn;
 		event->qp = owner->kind == OBJECT_QP ? owner->id : 0;
 	}
+	if (!owner && record.kind <= RECORD_ARM)
+		used_after(event, record.object);
 	event->remote_qpn = record.kind == RECORD_POST_SEND ? record.remote : 0;
 	if (record.kind == RECORD_COMPLETION)
 		event->cq = object_id(OBJECT_CQ,

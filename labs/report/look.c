@@ -391,6 +391,9 @@ static void add_thread(const struct account *a, const struct spot *place)
 		LINE_TEXT(&line, "verb", place->verb);
 	if (place->cq)
 		LINE_NUMBER(&line, "cq", place->cq);
+	for (size_t i = 0; i < a->n; i++)
+		if (a->doing[i].tid == place->tid && a->doing[i].sleeps)
+			LINE_HEX(&line, "events", a->doing[i].sleeps);
 	note(a->view, &line);
 }
 

@@ -176,6 +176,27 @@ static void link_one(struct report *r, size_t i, const struct numbers *posts)
 	}
 }
 
+/* QP 到了 RESET，或者拆了：还没有完成的请求，没有 completion 就没有了。*/
+static void mark_gone(struct report *r, int side)
+{
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, side, e->qp);
+
+		if (!qp || e->class == CLASS_FAILURE ||
+		    (strcmp(e->ev, "destroy_qp") &&
+		     (strcmp(e->ev, "modify_qp") ||
+		      !event_says(r, e, "to", "RESET"))))
+			continue;
+		EACH(k, &qp->own)
+			if (k < i && (r->events[k].class == CLASS_POST_SEND ||
+				      r->events[k].class == CLASS_POST_RECV))
+				r->events[k].gone =
+					!r->events[k].refused &&
+					r->events[k].complete == NOWHERE;
+	}
+}
+
 static void link_completions(struct report *r, int side)
 {
 	struct numbers posts = number_posts(r, side);
@@ -184,6 +205,7 @@ static void link_completions(struct report *r, int side)
 		EACH(i, &r->side[side].own)
 			link_one(r, i, &posts);
 	free(posts.index);
+	mark_gone(r, side);
 }
 
 bool takes_receive(const struct event *e)

@@ -51,7 +51,9 @@ struct event {
 	uint8_t class;	     /* enum event_class */
 	uint8_t owner_kind;  /* enum object_kind */
 	uint8_t refused : 1; /* a post that the driver did not take */
-	uint8_t kept : 1;    /* is part of the report, not left out */
+	uint8_t gone : 1; /* its QP was reset or destroyed before it completed */
+	uint8_t late : 1; /* its owner was destroyed before */
+	uint8_t kept : 1; /* is part of the report, not left out */
 };
 
 /* Some of all events, by time: their indexes. */

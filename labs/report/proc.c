@@ -185,10 +185,22 @@ static int first_polled(pid_t pid, unsigned long long address)
 	return fd.fd;
 }
 
+/* 一次只睡一会儿的，是在循环里等，不是在睡。*/
+static bool is_nap(pid_t pid, unsigned long long address)
+{
+	struct timespec t = { .tv_sec = 1 };
+	struct iovec to = { &t, sizeof(t) };
+	struct iovec from = { (void *)(uintptr_t)address, sizeof(t) };
+
+	return process_vm_readv(pid, &to, 1, &from, 1, 0) ==
+		       (ssize_t)sizeof(t) &&
+	       !t.tv_sec && t.tv_nsec < 300000000;
+}
+
 void proc_blocked(pid_t pid, pid_t tid, struct blocked *out)
 {
 	char path[64], text[256];
-	unsigned long long first = 0;
+	unsigned long long first = 0, third = 0;
 	const struct call *call;
 	long number = -1;
 
@@ -196,7 +208,8 @@ void proc_blocked(pid_t pid, pid_t tid, struct blocked *out)
 		 (int)tid);
 	if (!read_text(path, text, sizeof(text)))
 		return;
-	if (sscanf(text, "%ld %llx", &number, &first) < 1 || number < 0) {
+	if (sscanf(text, "%ld %llx %*x %llx", &number, &first, &third) < 1 ||
+	    number < 0) {
 		snprintf(out->call, sizeof(out->call), "running");
 		return;
 	}
@@ -206,6 +219,9 @@ void proc_blocked(pid_t pid, pid_t tid, struct blocked *out)
 		return;
 	}
 	snprintf(out->call, sizeof(out->call), "%s", call->name);
+	if ((!strcmp(call->name, "nanosleep") && is_nap(pid, first)) ||
+	    (!strcmp(call->name, "clock_nanosleep") && is_nap(pid, third)))
+		snprintf(out->call, sizeof(out->call), "usleep");
 	if (call->has_fd)
 		kind_of_fd(pid, (int)first, out->on, sizeof(out->on));
 	else if (!strcmp(call->name, "poll"))

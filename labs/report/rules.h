@@ -55,6 +55,9 @@ size_t last_event(const struct report *r, int side, const char *ev,
 /* @i is somewhere, and not before @than. */
 bool is_after(size_t i, size_t than);
 
+/* The program itself had moved it to ERR by then. */
+bool in_error(const struct report *r, const struct qp *qp, size_t event);
+
 /* It did not end by itself, or said that it had not done its work. */
 bool gave_up(const struct side *side);
 
@@ -106,6 +109,10 @@ bool waits_for_nothing(const struct report *r, int side, uint64_t cq);
 bool never_connected(const struct report *r, int side);
 bool never_accepted(const struct report *r, int side);
 
+/* The program itself uses the port that it asks for: where. */
+struct explanation why_port_in_use(const struct report *r,
+				   const struct cause *cause);
+
 /* ---- unread.c ---- */
 
 /* @side sleeps until an event, and its @cq will give none: why. */
@@ -115,7 +122,15 @@ struct explanation why_no_event(const struct report *r, int side, uint64_t cq);
 struct explanation why_no_event_for(const struct report *r,
 				    const struct qp *qp);
 
-/* ---- cm.c, compare.c, direction.c, slips.c, unread.c, waits.c ---- */
+/* ---- balance.c ---- */
+
+/* Names what stands behind a failed call: who holds it, what was not given back. */
+void weigh_failures(const struct report *r, struct causes *all);
+
+/* @side waits for completions, and none can come: why. */
+struct explanation why_nothing(const struct report *r, int side);
+
+/* ---- balance.c, cm.c, compare.c, direction.c, slips.c, unread.c, waits.c ---- */
 
 typedef void rule(const struct report *r, struct causes *all);
 rule compare_pairs, check_writes, check_datagrams, check_receives,
@@ -123,6 +138,8 @@ rule compare_pairs, check_writes, check_datagrams, check_receives,
 rule check_doubled, check_surplus, check_unsignaled, check_nothing_posted,
 	check_unread_event, check_late_arm, check_own_requests;
 rule check_sleepers, check_dead, check_cm, check_tcp, check_exchange,
+	check_used_after, check_silent_write, blame_other_thread, check_reuse,
+	check_lengths, check_all_taken, check_forked, check_no_cm_event,
 	check_untaken, check_stuck, check_lost, check_deadlock, tell_direction,
 	suspect_exchange;
 

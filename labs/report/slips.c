@@ -49,20 +49,18 @@ bool waits_for_nothing(const struct report *r, int side, uint64_t cq)
 {
 	size_t sent = 0;
 
-	for (size_t i = 0; i < r->qp_count; i++)
-		if (r->qps[i].side == side && goes_to(&r->qps[i], false, cq) &&
-		    receives_left(r, &r->qps[i]) > 0)
-			return false;
 	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 		const struct qp *qp = qp_of(r, e->side, e->qp);
 
-		if (!qp || e->class != CLASS_POST_SEND)
+		if (e->class != CLASS_POST_RECV &&
+		    (!qp || e->class != CLASS_POST_SEND))
 			continue;
-		if (!e->refused && e->complete == NOWHERE &&
-		    goes_to(qp, true, cq) && makes_completion(r, qp, e))
+		if (!e->refused && !e->gone && e->complete == NOWHERE &&
+		    (!qp || (goes_to(qp, e->class == CLASS_POST_SEND, cq) &&
+			     makes_completion(r, qp, e))))
 			return false;
-		sent++;
+		sent += e->class == CLASS_POST_SEND;
 	}
 	return sent || side_went_up(r, side);
 }
@@ -142,7 +140,7 @@ void check_nothing_posted(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
 		if (!is_stuck_polling(r, s, &where))
 			continue;
-		why = because("post-forgotten", "%s", r->side[s].name);
+		why = why_nothing(r, s);
 		cause_suggest(r, all, where, &why);
 	}
 }

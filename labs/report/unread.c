@@ -102,6 +102,23 @@ void check_late_arm(const struct report *r, struct causes *all)
 			check_late_arm_of(r, s, all);
 }
 
+/* 一个事件说的是 arm 以后到的全部：只取一个，其余的就留在里面。*/
+static void count_events(const struct report *r, int side, uint64_t cq,
+			 struct explanation *why)
+{
+	size_t events = 0, taken = 0;
+
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+
+		taken += e->class == CLASS_COMPLETION && e->cq == cq;
+		events += !strcmp(e->ev, "cq_event") &&
+			  event_number(r, e, "cq") == cq;
+	}
+	if (events)
+		also_seen(why, "events-taken", "%zu\t%zu", events, taken);
+}
+
 static struct explanation why_untaken(const struct report *r,
 				      const struct qp *to, bool sleeps)
 {
@@ -119,6 +136,8 @@ static struct explanation why_untaken(const struct report *r,
 		return why;
 	why = because("nobody-polls", "%ju", recv_cq);
 	also_seen(&why, "message-unread");
+	if (sleeps)
+		count_events(r, to->side, recv_cq, &why);
 	return why;
 }
 
