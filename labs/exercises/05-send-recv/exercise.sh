@@ -239,9 +239,11 @@ test_early() {
 		'SQ 与 RQ 之间没有先后：先到的留着，下次再给'
 	blame=(early)
 	ended_with 0 early || return
-	ended_with 1 received_twice || return
 	blame=()
 	cause=''
+	ended_with 1 received_twice ||
+		because 'a second completion that nobody waits for is an error; it was accepted' '第二个没有人等的 completion 是错误，而它被收下了'
+	[[ ! $failed ]] || return
 	{ called 'of no bytes' '0, 0, 0 bytes' && called 'and no more' -110; } ||
 		because 'an empty message is one, too; what came early is given once' '空消息也是消息；先到的只给一次'
 	[[ ! $failed ]] || return
@@ -287,5 +289,7 @@ test_stop() {
 		{ ended_with 1 $sig && like "$(err_of $sig)" 'EINTR|[Ss]top|[Ii]nterrupt|signal' "$(say "an error: SIG$sig" "错误：SIG$sig")"; } || break
 	done
 	[[ ! $failed || ! ${sig:-} || $(rc_of $sig) != @(124|137) ]] || named='' # it ran on: no wonder
+	[[ ! $failed || ! ${sig:-} || $(rc_of $sig) == @(124|137) ]] ||
+		because 'it ended, and did not say why: a stop is reported, too (wait_failed())' '结束了，却没有说为什么：停止也要报告（wait_failed()）'
 	because 'a stop was requested, and it went on waiting: stop_requested(), -EINTR' '已经要求停止，它还在等：stop_requested()，-EINTR'
 }
