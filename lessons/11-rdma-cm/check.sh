@@ -69,7 +69,7 @@ test_bad_input() {
 		wrong is reached through rxe1, not through rxe0
 		device.server is reached through rxe1, not through rxe0
 		device.client the peer failed before sync point READY: ENODEV
-		loopback rdma_resolve_route\(127.0.0.1 port 18515\) failed: ENODEV.*never have one
+		loopback rdma_resolve_route\(127.0.0.1 port 18515\) failed: ENODEV.*no network device that has an RDMA device
 		nobody REJECTED \(status 8\): nobody listens
 		route rdma_resolve_addr\(172.16.9.9 port 18515\) failed: ENETUNREACH
 		tcp.client REJECTED \(status 8\): nobody listens

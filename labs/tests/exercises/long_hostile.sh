@@ -43,7 +43,7 @@ test_each_gets_its_marks_and_harms_nobody() {
 	hostile own-main '' && printf 'int main(void) { puts("received 24 bytes: \\"Hello from RDMA client!\\""); return 0; }\n' >>"$T/class/own-main/$stage"
 	hostile makefile '' && printf 'all:\n\ttouch harmed\n' >"$T/class/makefile/Makefile"
 	printf '#define HELLO_MAGIC 1\n#error mine\n' >"$T/class/makefile/rdma_common.h"
-	cp -r labs/tests/exercises/right/03-direct "$T/class/zz-next"
+	cp -r labs/tests/exercises/right/*-direct "$T/class/zz-next"
 	grade_class 03
 	for name in "$T"/class/*/; do
 		name=$(basename "$name")
