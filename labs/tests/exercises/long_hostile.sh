@@ -37,7 +37,7 @@ test_each_gets_its_marks_and_harms_nobody() {
 	hostile disk '	char b[4096] = "x", n[32]; for (int f = 0; f < 500; f++) { snprintf(n, 32, "f%d", f); int d = open(n, O_CREAT | O_WRONLY, 0600); while (d >= 0 && write(d, b, sizeof(b)) > 0) ; }'
 	hostile deaf '	for (int s = 1; s < 32; s++) signal(s, SIG_IGN); for (;;) pause();'
 	hostile killer '	kill(-1, SIGKILL);'
-	hostile escape '	if (setsid() > 0 || !fork()) { for (;;) pause(); }'
+	hostile escape '	if (!fork()) setsid(); for (;;) pause();'
 	hostile vandal '	if (system("rm -rf ../*; for f in $(find / -xdev -writable -type f 2>/dev/null | grep -v ^/proc | head -50); do echo harm >$f; done; pkill -9 bash; reboot -f") < 0) exit(3);'
 	at_start prints '	puts("received 24 bytes: \"Hello from RDMA client!\""); fflush(stdout); _exit(0);'
 	hostile own-main '' && printf 'int main(void) { puts("received 24 bytes: \\"Hello from RDMA client!\\""); return 0; }\n' >>"$T/class/own-main/$stage"
