@@ -362,8 +362,12 @@ static bool is_worth_saying(const struct report *r, const struct cause *cause,
 			    enum reason reason)
 {
 	const struct side *side = &r->side[cause->side];
+	const struct side *own = &r->side[r->sides - 1];
 	bool well = side->ended && !side->code;
 
+	/* 自己做完了，对方还在做：它也许只是还没有轮到。*/
+	if (reason == REASON_OVER && side->runs && own->ended && !own->code)
+		return false;
 	if (cause->kind == CAUSE_FAILURE)
 		return *text_in(cause->line, "call") || !well;
 	if (reason == REASON_OVER && well)
