@@ -249,10 +249,12 @@ static size_t load_all(struct report *r, const struct watcher *w,
 
 /* ---- 说 -------------------------------------------------------------------- */
 
-/* 在睡的还活着，也许马上就醒：现在还不能说是它。*/
+/* 在睡的、还没有连完的，还活着，也许马上就好：现在还不能说是它。*/
 static bool may_wake(const struct report *r, const struct cause *cause)
 {
-	return !strcmp(cause->id, "peer-asleep") && r->side[cause->side].runs;
+	return r->side[cause->side].runs &&
+	       (!strcmp(cause->id, "peer-asleep") ||
+		!strcmp(cause->id, "qp-too-early"));
 }
 
 static void out_lines(FILE *out, const char *label, const char *text)

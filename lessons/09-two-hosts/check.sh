@@ -43,9 +43,9 @@ test_loss_is_repaired_and_counted() {
 	local tied
 	need_two_hosts || return 0
 	lab run --on B date -s @1000000000 >/dev/null
-	$here/try --net 'B loss 4%' --wire "$T" -n 120 -t 17 >"$T/out"
+	$here/try --net 'B loss 4%' --wire "$T" -n 300 -t 17 >"$T/out"
 	assertEquals 0 $?
-	assert_in "$(<"$T/out")" '^A \| 120 of 120 messages received, every byte right$'
+	assert_in "$(<"$T/out")" '^A \| 300 of 300 messages received, every byte right$'
 	labs/wire "$T" >"$T/wire"
 	assertEquals 'each NAK is for a gap' "$(counter A out_of_seq_request)" "$(grep -c 'NAK: PSN sequence error' "$T/wire")"
 	assertEquals 'what arrived' "$(counter A rcvd_pkts)" "$(sed -n 's/^\([0-9]*\) data packets.*/\1/p' "$T/wire")"
