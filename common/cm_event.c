@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * cm_event.c —— 第 11 阶段：librdmacm 的事件，和连接的结束
+ * cm_event.c —— 第 11 阶段：librdmacm 的事件；server 用它们等 client
  *
  * 连接的每一步都是“调用，再等事件”：调用返回 0 只说明“开始办了”，办成没有，看事件。事件从
  * 一个 channel（文件描述符）里取。三条规矩：有期限，取到就 ack，核对它属于哪个 id。
@@ -97,7 +97,41 @@ int await_cm_event(struct cm_connection *cm, struct rdma_cm_id *id,
 }
 // endregion await-event
 
-/* ---- 结束：拒绝、断开、拆掉 ------------------------------------------------ */
+/* ---- server 等待 client：CONNECT_REQUEST 也是事件 ------------------------- */
+
+/* 第 1 阶段的结果，由地址决定。id->verbs 是 librdmacm 打开的，也由它关。*/
+int learn_device_of_id(struct cm_connection *cm, struct rdma_resources *res)
+{
+	int err = ibv_query_device(cm->id->verbs, &res->device_attr);
+
+	res->context = cm->id->verbs;
+	res->ib_port = cm->id->port_num;
+	res->gid = cm->id->route.addr.addr.ibaddr.sgid;
+	address_name(rdma_get_peer_addr(cm->id), cm->peer, sizeof(cm->peer));
+	if (!err)
+		err = ibv_query_port(res->context, res->ib_port,
+				     &res->port_attr);
+	return err ? call_failed(err, "ibv_query_port(%s)", cm->peer) : 0;
+}
+
+// region listen
+int listen_for_requests(struct cm_connection *cm, uint16_t port)
+{
+	/* IPv6 的“任何地址”也收 IPv4 的；不指定地址，就在每块 RDMA 设备上听。*/
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6,
+				    .sin6_port = htons(port) };
+	int rc = open_cm_channel(cm);
+
+	address_name((struct sockaddr *)&any, cm->peer, sizeof(cm->peer));
+	if (rc)
+		return rc;
+	if (rdma_create_id(cm->channel, &cm->listener, NULL, RDMA_PS_TCP))
+		return cm_failed(cm, "create_id");
+	if (rdma_bind_addr(cm->listener, (struct sockaddr *)&any))
+		return cm_failed(cm, "bind_addr");
+	return rdma_listen(cm->listener, 16) ? cm_failed(cm, "listen") : 0;
+}
+// endregion listen
 
 int reject_request(struct cm_connection *cm, int why)
 {
@@ -108,40 +142,33 @@ int reject_request(struct cm_connection *cm, int why)
 	return why;
 }
 
-// region disconnect
-int disconnect_cm(struct cm_connection *cm, bool first, int64_t deadline)
+// region request
+int await_cm_request(struct cm_connection *cm, struct rdma_resources *res,
+		     int64_t deadline)
 {
 	struct cm_event event;
 	int rc;
 
-	if (first && rdma_disconnect(cm->id))
-		return cm_failed(cm, "disconnect");
-	/* 先断的等到对端的答复（DREP）；后断的等到对端的请求（DREQ）。*/
-	rc = await_cm_event(cm, cm->id, RDMA_CM_EVENT_DISCONNECTED, deadline,
-			    &event);
-	/* 收到 DISCONNECTED 的 QP 还在 RTS；调用之后才进 ERR。*/
-	if (!first && rdma_disconnect(cm->id))
-		return cm_failed(cm, "disconnect");
-	return rc;
-}
-
-int close_connection(struct cm_connection *cm, struct rdma_resources *res)
-{
-	int rc;
-
-	/* QP 由 librdmacm 拆；PD、CQ、MR 是第 2 阶段的；context 不归我们关。*/
-	if (res->qp)
-		rdma_destroy_qp(cm->id);
-	res->qp = NULL;
-	rc = destroy_objects(res);
-	if (cm->id)
+	for (;;) {
+		rc = await_cm_event(cm, cm->listener,
+				    RDMA_CM_EVENT_CONNECT_REQUEST, deadline,
+				    &event);
+		if (rc)
+			return rc;
+		cm->id = event.id; /* 新的 id：有设备，还没有 QP */
+		rc = learn_device_of_id(cm, res);
+		if (!rc)
+			rc = take_private_data(event.data, &res->remote,
+					       cm->extra);
+		if (rc != -EPROTO)
+			break;
+		reject_request(cm, rc); /* 走错门的：告诉它，接着等 */
 		rdma_destroy_id(cm->id);
-	if (cm->listener)
-		rdma_destroy_id(cm->listener);
-	if (cm->channel)
-		rdma_destroy_event_channel(cm->channel);
-	memset(cm, 0, sizeof(*cm));
-	memset(res, 0, sizeof(*res));
+		cm->id = NULL;
+	}
+	/* 不再听：排着队的和后来的，都由内核拒绝，而不是空等。*/
+	rdma_destroy_id(cm->listener);
+	cm->listener = NULL;
 	return rc;
 }
-// endregion disconnect
+// endregion request

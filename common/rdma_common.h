@@ -12,7 +12,7 @@
  *	stage 8  one_sided.c  READ, WRITE, atomics, memory windows
  *	stage 10 many_peers.c one SRQ and one CQ for many QPs, events
  *		 datagram.c   UD: no connection, one QP for all peers
- *	stage 11 cm_event.c   librdmacm: events, and the end of a connection
+ *	stage 11 cm_event.c   librdmacm: its events; a server waits for a client
  *		 cm_connect.c librdmacm does what stages 3 and 4 do
  *
  * Every function that returns int returns 0 or a negative errno, and has
@@ -520,6 +520,9 @@ int open_cm_channel(struct cm_connection *cm);
 
 /* rdma_@call has failed and set errno. Returns it, negative. */
 int cm_failed(const struct cm_connection *cm, const char *call);
+
+/* Fills stage 1 of @res, by the device of cm->id, and cm->peer. */
+int learn_device_of_id(struct cm_connection *cm, struct rdma_resources *res);
 
 /* Listen on @port (of librdmacm, not of TCP) of all addresses of all RDMA devices. */
 int listen_for_requests(struct cm_connection *cm, uint16_t port);

@@ -71,6 +71,8 @@ make_helpers() {
 		[[ ! $(our_source "$name") ]] ||
 			"$cc" -D_GNU_SOURCE -Icommon -std=gnu11 -O1 -g -c -o "$to/$name.o" "$(our_source "$name")" || return
 	done
+	[[ " ${helpers[*]} " != *' cm_stranger '* ]] ||
+		"$cc" -O1 -o $to/cm_stranger labs/exercises/cm_stranger.c -lrdmacm -libverbs || return
 	[[ " ${helpers[*]} " != *' net_shim.so '* ]] ||
 		"$cc" -D_GNU_SOURCE -Icommon -std=gnu11 -O1 -fPIC -fvisibility=hidden -shared -o $to/net_shim.so \
 			labs/tests/tcpx/net_shim.c labs/tests/tcpx/net_shim_tables.c
@@ -114,7 +116,9 @@ compile() {
 	"$cc" $pattern -E -x c /dev/null >/dev/null 2>&1 || pattern=''
 	[[ $("$cc" --version) != *clang* ]] || assembler=-fno-integrated-as
 	names=$(sed -n 's/^#define \([a-z_]*\)[[:space:]]*\([a-z_]*\)$/\2 \1/p' "$root/labs/exercises/former.h")
+	# Of a stage that uses librdmacm, rdma_create_qp is librdmacm's.
 	[[ $stands_alone ]] || ! grep -qwf <(cut -d' ' -f1 <<<"$names") "$1/src/$stage_file" ||
+		grep -q rdma_cma.h "$1/src/$stage_file" ||
 		former="-include $root/labs/exercises/former.h"
 	# shellcheck disable=SC2086 # lists
 	(cd "$1/src" && TMPDIR=$1 limited "$cc" -D_GNU_SOURCE -I"$root/common" -I"$root/$(dirname "$source")" $flags $former -std=gnu11 \

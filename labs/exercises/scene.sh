@@ -125,7 +125,7 @@ clean_up() {
 
 begin
 set +u
-chmod 666 /dev/infiniband/uverbs*
+chmod 666 /dev/infiniband/{uverbs*,rdma_cm}
 ulimit -l unlimited
 mkdir -p "$W"
 mount -t tmpfs -o size=64m,nr_inodes=1000,uid=65534,gid=65534,mode=700 learner "$W"

@@ -148,6 +148,7 @@ last_verb() {
 		case $value in
 		start | exit | port | signal | stall | thread) ;;
 		warning) value cause && echo "$value" && return ;; # "ibv_destroy_cq waits …"
+		rdma_*) echo "$value" && return ;;
 		*) echo "ibv_$value" && return ;;
 		esac
 	done

@@ -574,7 +574,8 @@ static void tell_fd(int fd, FILE *out)
 	what[n > 0 ? n : 0] = '\0';
 	if (log && !strcmp(what, log))
 		return;
-	if (by_librdmacm && strstr(what, "infiniband")) /* 它要用到最后 */
+	if (by_librdmacm && strstr(what, "infiniband") &&
+	    !strstr(what, "rdma_cm")) /* 设备，它要用到最后；channel 不是 */
 		return;
 	/* UCX 在它自己的 destructor 里才关设备，拒绝了的连接也留着 socket。*/
 	if (dlsym(RTLD_DEFAULT, "ucp_cleanup") &&

@@ -107,6 +107,7 @@ test_07_ten() { prove 07; }
 test_08_one_sided() { prove 08; }
 test_09_hosts() { prove 09; }
 test_10_peers() { prove 10; }
+test_11_cm() { prove 11; }
 test_13_credit() { prove 13; }
 test_14_reads() { prove 14; }
 
