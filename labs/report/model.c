@@ -176,14 +176,22 @@ static void link_one(struct report *r, size_t i, const struct numbers *posts)
 	}
 }
 
-/* QP 到了 RESET，或者拆了：还没有完成的请求，没有 completion 就没有了。*/
+/*
+ * QP 到了 RESET，或者拆了：还没有完成的请求，没有 completion 就没有了。最后一次停顿以后才拆的
+ * 不算：那是不等了，才来收拾的。
+ */
 static void mark_gone(struct report *r, int side)
 {
+	size_t stopped = NOWHERE;
+
+	EACH(i, &r->side[side].own)
+		if (!strcmp(r->events[i].ev, "thread"))
+			stopped = i;
 	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 		const struct qp *qp = qp_of(r, side, e->qp);
 
-		if (!qp || e->class == CLASS_FAILURE ||
+		if (i > stopped || !qp || e->class == CLASS_FAILURE ||
 		    (strcmp(e->ev, "destroy_qp") &&
 		     (strcmp(e->ev, "modify_qp") ||
 		      !event_says(r, e, "to", "RESET"))))
