@@ -342,6 +342,9 @@ static int connect_failed(int rc, const char *server, uint16_t port)
 	} else if (rc == -ETIMEDOUT) {
 		cause = "no answer before the deadline";
 		next = "ping the address; a firewall may drop the TCP port";
+	} else if (rc == -EHOSTUNREACH || rc == -ENETUNREACH) {
+		cause = "no route leads there, or nobody answers ARP";
+		next = "ping the address; see `ip route` and `ip neigh`";
 	}
 	return call_failed_for(-rc, cause, next, "connect(%s, TCP port %u)",
 			       server, port);

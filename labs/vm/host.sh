@@ -94,6 +94,7 @@ clean() {
 	tc qdisc del dev eth0 root 2>/dev/null || true
 	nft delete table inet lab 2>/dev/null || true
 	ip link set eth0 up mtu 1500
+	ip neigh flush dev eth0 # the other one may have had another MAC
 }
 
 net() {
