@@ -28,10 +28,10 @@ static int file = -1;
 static dev_t file_dev;
 static ino_t file_ino;
 static char file_name[sizeof(recorder.file) + 24];
-static struct recording_header *header;
-static struct recording_header
-	*first; /* 这条命令的第一份的；NULL：就是 header */
+/* first：这条命令的第一份的；NULL：就是 header。*/
+static struct recording_header *header, *first;
 static bool complained;
+static const struct timespec nap = { .tv_nsec = 1000000 };
 
 /* 每个线程至少一块，哪怕超过 --last。*/
 #define MOST_THREADS 4096u
@@ -135,7 +135,6 @@ static int make_room(off_t at, size_t size)
  */
 static int take(char *map, off_t at, size_t size)
 {
-	const struct timespec nap = { .tv_nsec = 1000000 };
 	int rc = make_room(at, size);
 
 	for (int i = 0; !rc && madvise(map + at, size, MADV_POPULATE_WRITE);
@@ -226,8 +225,8 @@ static int map_file(void)
 	return 0;
 }
 
-/* 旁边看着的人睡在第一份的头上：别的进程的，也从那里叫它。*/
-static void find_first(void)
+/* 旁边看着的人睡在第一份的头上：别的进程的，也从那里叫它。头也许还没有写，或者又短了。*/
+static bool find_first(void)
 {
 	int fd = open(recorder.file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	struct stat st;
@@ -239,10 +238,15 @@ static void find_first(void)
 	if (fd >= 0)
 		close(fd);
 	if (at == MAP_FAILED)
-		return;
+		return false;
+	if (madvise(at, HEADER_SIZE, MADV_POPULATE_WRITE) && errno == EFAULT) {
+		munmap(at, HEADER_SIZE);
+		return false;
+	}
 	first = at;
 	atomic_fetch_add(&first->others, 1);
 	file_wake();
+	return true;
 }
 
 void file_knows(bool peer, uint32_t qpn)
@@ -318,7 +322,8 @@ int file_claim(bool child)
 				  "不记录，打不开"),
 			 -rc);
 	} else if (recorder.watcher && strcmp(file_name, recorder.file)) {
-		find_first();
+		for (int i = 0; i < 100 && !find_first(); i++)
+			nanosleep(&nap, NULL);
 	}
 	return rc;
 }

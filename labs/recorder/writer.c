@@ -181,8 +181,7 @@ void writer_tell(enum told what, bool badly)
 
 	if (!header || recorder.watcher <= 0)
 		return;
-	if (what == TOLD_OVER)
-		badly = badly || atomic_load(&header->failures);
+	badly = badly || atomic_load(&header->failures);
 	if (what == TOLD_OVER)
 		atomic_store(&header->over, 1 + badly);
 	else

@@ -6,6 +6,7 @@
 
 #include "../recorder/ring.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,7 +77,9 @@ bool view_open(struct view *view, const char *path)
 	if (at == MAP_FAILED)
 		return false;
 	view->bytes = at;
-	if (!is_recording(view->header)) {
+	/* 9p 上别人此刻打开它，fstat 以后它又短了：先替我们缺页，不行时是 EFAULT，不是 SIGBUS。*/
+	if ((madvise(at, HEADER_SIZE, MADV_POPULATE_READ) && errno == EFAULT) ||
+	    !is_recording(view->header)) {
 		munmap(at, view->size);
 		return false;
 	}

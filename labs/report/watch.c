@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -262,6 +263,14 @@ static bool is_late(const struct watched *it)
 	       atomic_load(&it->view.header->failures) != it->failures;
 }
 
+/* 9p 上别人打开同一个文件，它会变短，后面的页读不了；问一次它多大，它就又长了。*/
+static void ask_size(const struct watched *it)
+{
+	struct stat st;
+
+	(void)!stat(it->view.path, &st);
+}
+
 static void attend(const struct watcher *w, struct watched *it)
 {
 	uint32_t ticket = atomic_load(&it->view.header->told);
@@ -270,17 +279,20 @@ static void attend(const struct watcher *w, struct watched *it)
 
 	if (why(w, it, &reason)) {
 		uint64_t places = w->stall_ns ? places_of(it) : 0;
+		bool judged = verdict(w, it, reason);
 
-		if (!verdict(w, it, reason))
-			it->again_at = now_ns() + SECOND;
-		else if (reason != REASON_FAILED)
-			told(it, places);
 		it->not_before = now_ns() + 5 * (now_ns() - began);
+		if (!judged) {
+			ask_size(it);
+			it->again_at = it->not_before = now_ns() + SECOND;
+			it->failures -= reason == REASON_FAILED;
+		} else if (reason != REASON_FAILED) {
+			told(it, places);
+		}
 	}
 	answer(it, ticket);
 }
 
-/* 9p 上别人打开同一个文件，它会短一会儿：碰到那时没有的一页，下次再看。*/
 static sigjmp_buf gone;
 
 static void page_is_gone(int sig)
@@ -290,7 +302,9 @@ static void page_is_gone(int sig)
 
 static void try_to_attend(const struct watcher *w, struct watched *it)
 {
-	if (!sigsetjmp(gone, 1))
+	if (sigsetjmp(gone, 1))
+		ask_size(it);
+	else
 		attend(w, it);
 }
 
