@@ -128,3 +128,18 @@ int wait_for_drained_sq(struct ibv_qp *qp, int ms)
 	}
 	return err ? call_failed(err, "ibv_query_qp(QP %u)", qp->qp_num) : rc;
 }
+
+void lesson_other_device(const struct ibv_context *mine, char *name,
+			 size_t size)
+{
+	const char *name_of_mine = ibv_get_device_name(mine->device);
+	const char *other = name_of_mine;
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	for (int i = 0; list && list[i]; i++)
+		if (strcmp(ibv_get_device_name(list[i]), name_of_mine))
+			other = ibv_get_device_name(list[i]);
+	snprintf(name, size, "%s", other);
+	if (list)
+		ibv_free_device_list(list);
+}

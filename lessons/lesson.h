@@ -41,6 +41,10 @@ bool lesson_breaks(const struct lesson *lesson, const char *name);
 /* Say which mistake is planted, and plant it: lesson->broken is not NULL. */
 int lesson_plant(const struct lesson *lesson, void *with);
 
+/* The name of an RDMA device other than @mine, so that packets leave it; @mine's if none. */
+void lesson_other_device(const struct ibv_context *mine, char *name,
+			 size_t size);
+
 /* What RTR -> RTS has to name, for those who do it with values of their own. */
 #define RTS_MASK                                                            \
 	(IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | \

@@ -207,22 +207,6 @@ static int run(struct walk *w)
 	return rc ? rc : keys(w);
 }
 
-/* 没点名就给 B 另一个设备，如果有。返回的名字属于 @name。*/
-static void choose_other_device(const struct rdma_resources *a, char *name,
-				size_t size)
-{
-	const char *mine = ibv_get_device_name(a->context->device);
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	const char *other = mine;
-
-	for (int i = 0; list && list[i]; i++)
-		if (strcmp(ibv_get_device_name(list[i]), mine))
-			other = ibv_get_device_name(list[i]);
-	snprintf(name, size, "%s", other);
-	if (list)
-		ibv_free_device_list(list);
-}
-
 static int open_both(struct walk *w, struct rdma_config config)
 {
 	char name[64];
@@ -234,7 +218,7 @@ static int open_both(struct walk *w, struct rdma_config config)
 	if (rc)
 		return rc;
 	if (!config.device_name) {
-		choose_other_device(&w->a, name, sizeof(name));
+		lesson_other_device(w->a.context, name, sizeof(name));
 		config.device_name = name;
 	}
 	return init_rdma_resources(&w->b, &config);

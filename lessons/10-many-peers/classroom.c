@@ -97,20 +97,6 @@ int async_within(struct shared_queues *q, int ms)
 	return wait_fd(q->res.context->async_fd, POLLIN, deadline_in_ms(ms));
 }
 
-/* 没点名就给 client 另一个设备，如果有：包才走得出来。*/
-static void choose_other_device(const char *mine, char *name, size_t size)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	const char *other = mine;
-
-	for (int i = 0; list && list[i]; i++)
-		if (strcmp(ibv_get_device_name(list[i]), mine))
-			other = ibv_get_device_name(list[i]);
-	snprintf(name, size, "%s", other);
-	if (list)
-		ibv_free_device_list(list);
-}
-
 int open_classroom(struct classroom *c)
 {
 	struct rdma_config config = c->lesson->config;
@@ -124,9 +110,7 @@ int open_classroom(struct classroom *c)
 	if (rc)
 		return rc;
 	if (!config.device_name) {
-		choose_other_device(
-			ibv_get_device_name(c->server.res.context->device),
-			name, sizeof(name));
+		lesson_other_device(c->server.res.context, name, sizeof(name));
 		config.device_name = name;
 	}
 	rc = open_shared_queues(&c->clients, &config);
