@@ -75,7 +75,6 @@ static struct explanation bad_address(int err)
 		const char *id;
 	} rows[] = {
 		{ ENODEV, "cm-no-device" },
-
 		{ ENETUNREACH, "cm-no-route" },
 		{ EHOSTUNREACH, "cm-no-route" },
 		{ ETIMEDOUT, "cm-no-arp" },
@@ -85,7 +84,7 @@ static struct explanation bad_address(int err)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].err == err)
-			why = because(rows[i].id, "%s", "");
+			why = because(rows[i].id);
 	if (why.id) {
 		my_addresses(mine, sizeof(mine));
 		also_seen(&why, "cm-addresses", "%s", *mine ? mine : "none");
@@ -104,6 +103,13 @@ static struct explanation rejected(int status)
 	return because("cm-refused", " (status %d)", status);
 }
 
+static struct explanation address_error(int status)
+{
+	struct explanation why = bad_address(-status);
+
+	return why.id ? why : because("cm-addr-error", "%d", status);
+}
+
 struct explanation explain_cm_event(unsigned int type, int status)
 {
 	const char *name = cm_event_name(type);
@@ -114,10 +120,8 @@ struct explanation explain_cm_event(unsigned int type, int status)
 		return because("cm-rejected", "%d", status);
 	if (!strcmp(name, "UNREACHABLE"))
 		return because("cm-unreachable", "%d", status);
-	if (!strcmp(name, "ADDR_ERROR") && bad_address(-status).id)
-		return bad_address(-status);
 	if (!strcmp(name, "ADDR_ERROR"))
-		return because("cm-addr-error", "%d", status);
+		return address_error(status);
 	if (!strcmp(name, "ROUTE_ERROR"))
 		return because("cm-route-error", "%d", status);
 	if (!strcmp(name, "CONNECT_ERROR"))

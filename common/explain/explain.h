@@ -164,8 +164,8 @@ struct explanation explain_unacked(uint64_t got, uint64_t acked);
 /* ---- librdmacm: cm.c -------------------------------------------- */
 
 /*
- * rdma_@call ("connect", "accept", "create_qp", ...) failed with errno @err. @again: it had succeeded for this id before. @private_data_len,
- * @foreign_pd: as it was called.
+ * rdma_@call ("connect", "accept", "create_qp", ...) failed with errno @err. @again:
+ * it had succeeded for this id before. @private_data_len, @foreign_pd: as it was called.
  */
 struct explanation explain_cm_call(const char *call, int err, bool again,
 				   unsigned int private_data_len,

@@ -210,6 +210,7 @@ static struct explanation check_missing(const struct modify *m)
 static struct explanation check_forbidden(const struct modify *m)
 {
 	const struct qp_transition *row = row_of(m);
+	struct explanation why = no_idea();
 	char bits[BITS_TEXT];
 	int extra;
 
@@ -218,8 +219,10 @@ static struct explanation check_forbidden(const struct modify *m)
 	extra = m->mask & ~(row->required | row->optional | IBV_QP_STATE);
 	if (!extra)
 		return no_idea();
-	if (m->from == m->to && needs_sqd(m, extra).id)
-		return needs_sqd(m, extra);
+	if (m->from == m->to)
+		why = needs_sqd(m, extra);
+	if (why.id)
+		return why;
 	return because("bits-forbidden", "%s\t%s\t%s", state(m->from),
 		       state(m->to), qp_mask_text(bits, sizeof(bits), extra));
 }

@@ -253,11 +253,12 @@ static void doubt_unread(const struct report *r, struct cause *cause)
 	if (!r->side[cause->side].other_count || cause->kind != CAUSE_STALL ||
 	    strcmp(cause->id, "nobody-polls"))
 		return;
-	if (!may_lie_unread(r, cause->side, qp) || went_on(r, cause) ||
-	    looks_elsewhere(r, qp)) {
-		cause->kind = may_lie_unread(r, cause->side, qp)
-				      ? CAUSE_HINT
-				      : CAUSE_AFTERMATH;
+	if (!may_lie_unread(r, cause->side, qp)) {
+		cause->kind = CAUSE_AFTERMATH;
+		return;
+	}
+	if (went_on(r, cause) || looks_elsewhere(r, qp)) {
+		cause->kind = CAUSE_HINT;
 		return;
 	}
 	/* 不用 ibv_get_cq_event 而用 poll() 等 channel 的，记录器当场看不出是在睡。*/

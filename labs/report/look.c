@@ -339,7 +339,6 @@ struct spot {
 	pid_t tid;
 	struct blocked where;
 	char verb[32]; /* "": in none */
-	uint32_t cq;   /* that it polls */
 };
 
 static const struct doing *doing_of(const struct account *a, pid_t tid)
@@ -363,9 +362,6 @@ static size_t look_where(const struct account *a,
 
 		here[i] = (struct spot){ .tid = threads[i] };
 		proc_blocked(pid, threads[i], &here[i].where);
-		if (d->polling)
-			here[i].cq =
-				object_id(OBJECT_CQ, (const void *)d->polled);
 		snprintf(here[i].verb, sizeof(here[i].verb), "%s",
 			 d->polling ? "poll_cq" : d->in);
 	}
@@ -377,6 +373,7 @@ static void add_thread(const struct account *a, const struct spot *place)
 	const char *tcp = place->tid == a->view->pid
 				  ? proc_unanswered_tcp(place->tid)
 				  : NULL;
+	const struct doing *d = doing_of(a, place->tid);
 	struct line line;
 
 	line_start(&line, "thread");
@@ -389,11 +386,11 @@ static void add_thread(const struct account *a, const struct spot *place)
 		LINE_TEXT(&line, "tcp", tcp);
 	if (place->verb[0])
 		LINE_TEXT(&line, "verb", place->verb);
-	if (place->cq)
-		LINE_NUMBER(&line, "cq", place->cq);
-	for (size_t i = 0; i < a->n; i++)
-		if (a->doing[i].tid == place->tid && a->doing[i].sleeps)
-			LINE_HEX(&line, "events", a->doing[i].sleeps);
+	if (d->polling && object_id(OBJECT_CQ, (const void *)d->polled))
+		LINE_NUMBER(&line, "cq",
+			    object_id(OBJECT_CQ, (const void *)d->polled));
+	if (d->sleeps)
+		LINE_HEX(&line, "events", d->sleeps);
 	note(a->view, &line);
 }
 
