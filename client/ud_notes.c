@@ -97,9 +97,9 @@ static int take_datagram(struct notes *n, struct ibv_wc *wc)
 int notes_next(struct notes *n, struct ibv_wc *wc, int64_t deadline)
 {
 	struct rdma_resources *ud = &n->ud;
-	int rc = 0;
+	int rc = 0, got = 0;
 
-	while (!rc && ibv_poll_cq(ud->cq, 1, wc) == 0) {
+	while (!rc && (got = ibv_poll_cq(ud->cq, 1, wc)) == 0) {
 		if (!ud->armed) {
 			rc = arm_cq(ud);
 			continue;
@@ -110,6 +110,8 @@ int notes_next(struct notes *n, struct ibv_wc *wc, int64_t deadline)
 	}
 	if (rc)
 		return rc;
+	if (got < 0)
+		return call_failed(EIO, "ibv_poll_cq() = %d", got);
 	if (wc->qp_num == ud->qp->qp_num)
 		return take_datagram(n, wc);
 	/* 已经拆掉的 RC QP，它的 CQE 可能还在 CQ 里。*/

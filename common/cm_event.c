@@ -108,9 +108,9 @@ int learn_device_of_id(struct cm_connection *cm, struct rdma_resources *res)
 	res->ib_port = cm->id->port_num;
 	res->gid = cm->id->route.addr.addr.ibaddr.sgid;
 	address_name(rdma_get_peer_addr(cm->id), cm->peer, sizeof(cm->peer));
-	if (!err)
-		err = ibv_query_port(res->context, res->ib_port,
-				     &res->port_attr);
+	if (err)
+		return call_failed(err, "ibv_query_device(%s)", cm->peer);
+	err = ibv_query_port(res->context, res->ib_port, &res->port_attr);
 	return err ? call_failed(err, "ibv_query_port(%s)", cm->peer) : 0;
 }
 

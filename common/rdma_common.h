@@ -568,7 +568,7 @@ int reject_request(struct cm_connection *cm, int why);
  */
 int disconnect_cm(struct cm_connection *cm, bool first, int64_t deadline);
 
-/* Undo all of the above, whatever there is: both are zero then. */
+/* Undo all of the above, whichever exist; both are zero then. */
 int close_connection(struct cm_connection *cm, struct rdma_resources *res);
 
 #endif

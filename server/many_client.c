@@ -7,7 +7,6 @@
 #include "base/deadline.h"
 #include "base/report.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -37,11 +36,7 @@ void client_send(struct client *c, const void *data, size_t size)
 
 void client_meet(struct client *c, enum sync_step step, int status)
 {
-	const struct sync_msg mine = {
-		.magic = htobe32(SYNC_MAGIC),
-		.step = htobe32(step),
-		.status = htobe32((uint32_t)-status),
-	};
+	const struct sync_msg mine = sync_msg_of(step, status);
 
 	client_send(c, &mine, sizeof(mine));
 }
