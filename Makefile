@@ -92,7 +92,8 @@ PROGRAMS := rdma_server rdma_client tag_lat test_connection ucx_echo sock_echo \
             qp_explain qptrace-report faults needle_server needle \
             memory_server memory_bench lock_client kv_client \
             ring_server ring_client ud_discover \
-            rdma_engine engine_client unix_pingpong rxe_facts sabotage innocent
+            rdma_engine engine_client unix_pingpong epoll_echo receive_queues \
+            rxe_facts sabotage innocent
 LESSONS  := $(sort $(notdir $(patsubst %/,%,$(wildcard lessons/[0-9]*/))))
 sources_rdma_server := server/rdma_server.c $(wildcard server/many*.c)
 sources_rdma_client := client/rdma_client.c
@@ -128,6 +129,8 @@ sources_needle := $(wildcard client/needle*.c)
 libs_needle = $(ISAL)
 sources_rdma_engine := server/rdma_engine.c
 sources_unix_pingpong := labs/tools/unix_pingpong.c
+sources_epoll_echo := labs/tools/epoll_echo.c
+sources_receive_queues := labs/tools/receive_queues.c
 sources_engine_client := $(wildcard client/engine_*.c)
 libs_rdma_engine = $(MSGPACK) $(UUID) $(CRYPTO) $(ISAL)
 libs_engine_client = $(libs_rdma_engine)

@@ -68,7 +68,7 @@ static bool take_note(struct notes *n, const struct ibv_wc *wc)
 	uint32_t length;
 	const char *data = datagram_of(&n->ud, wc, &length);
 
-	if (length != sizeof(*last))
+	if (!data || length != sizeof(*last))
 		return false;
 	memcpy(last, data, sizeof(*last));
 	last->data = cm_con_data_to_wire(last->data);

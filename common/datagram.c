@@ -73,6 +73,27 @@ int create_ah(struct rdma_resources *res, const uint8_t gid[16],
 				 gid_text(text, gid));
 }
 
+char *datagram_of(const struct rdma_resources *res, const struct ibv_wc *wc,
+		  uint32_t *length)
+{
+	char *head = recv_slot(res, WR_ID_SLOT(wc->wr_id));
+
+	if (wc->byte_len < GRH_BYTES)
+		return NULL;
+	*length = wc->byte_len - GRH_BYTES;
+	return head + GRH_BYTES;
+}
+
+/* 0x45 也可能是 IPv6 源地址的第 13 个字节；校验和也对，才是 IPv4 头。*/
+static bool is_ipv4_header(const uint8_t *ip)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < 20; i += 2)
+		sum += (uint32_t)ip[i] << 8 | ip[i + 1];
+	return ip[0] == 0x45 && sum % 0xffff == 0;
+}
+
 int answer_datagram(struct rdma_resources *res, const struct ibv_wc *wc,
 		    struct ibv_ah **ah)
 {
@@ -84,7 +105,7 @@ int answer_datagram(struct rdma_resources *res, const struct ibv_wc *wc,
 	 * 后 20 个字节；IPv6 头占满 40 个。ibv_create_ah_from_wc() 也这样认，但它还要在 GID
 	 * 表里找“发给谁”，多播来的就找不到（EINVAL）。
 	 */
-	if (head[20] == 0x45)
+	if (is_ipv4_header((const uint8_t *)head + 20))
 		memcpy(from + 12, head + 32, 4);
 	else
 		memcpy(from, head + 8, 16);

@@ -78,16 +78,17 @@ make_helpers() {
 			labs/tests/tcpx/net_shim.c labs/tests/tcpx/net_shim_tables.c
 }
 
-# rest_of STAGE: the library without that stage, so that what the learner leaves
-# out is missing
+# rest_of STAGE: the library without what the exercise is of, so that what the learner
+# leaves out is missing
 rest_of() {
-	local rest=$root/build/exercise/without-$1.a
+	local rest=$root/build/exercise/without-$1.a parts
 	[[ ! $stands_alone ]] || return 0
 	(
 		flock 9
 		[[ ! -e $rest || $root/build/librdma_common.a -nt $rest ]] || exit 0
+		exercise_parts "$folder" && parts=("${parts[@]##*/}")
 		cp "$root/build/librdma_common.a" "$rest.new" &&
-			ar d "$rest.new" "$1.o" && mv "$rest.new" "$rest"
+			ar d "$rest.new" "${parts[@]/%.c/.o}" && mv "$rest.new" "$rest"
 	) 9>"$root/build/exercise/lock"
 	echo "$rest"
 }
@@ -100,7 +101,10 @@ objects_of() {
 	for at in exercise server client; do
 		objects=("$root/build/$at/$1.o")
 		[[ ! -f ${objects[0]} ]] || {
-			[[ $1 != rdma_server ]] || objects+=("$root"/build/server/many*.o)
+			case $1 in
+			rdma_server) objects+=("$root"/build/server/many*.o) ;;
+			ud_discover) objects+=("$root/build/client/ud_notes.o") ;;
+			esac
 			return
 		}
 	done

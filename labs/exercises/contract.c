@@ -12,6 +12,7 @@
  *	contract sync            第 4 阶段：同步点的返回值，告诉对端什么
  *	contract transfer        第 5 阶段：一条空消息，它的 event 与两个 completion
  *	contract one_sided       第 8 阶段：自己连自己，对自己的内存操作
+ *	contract datagram        第 10 阶段：四种头，都答给谁
  *
  * 这里的 ibv_… 挡在 libibverbs 前面：学生的函数看到的设备可以与众不同。
  */
@@ -490,6 +491,62 @@ static int one_sided(struct rdma_resources *res)
 	return 0;
 }
 
+/* ---- datagram ----------------------------------------------------------------- */
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	static struct ibv_ah ah;
+	char gid[INET6_ADDRSTRLEN];
+
+	(void)pd;
+	inet_ntop(AF_INET6, attr->grh.dgid.raw, gid, sizeof(gid));
+	printf("to %s, global %u, index %s, port %u\n", gid, attr->is_global,
+	       attr->grh.sgid_index == 1 ? "right" : "wrong", attr->port_num);
+	return &ah;
+}
+
+/* 头里写的是 @from 发来的；@old 是那 40 个字节里原来的。*/
+static void answer_to(struct rdma_resources *res, const char *from, int old)
+{
+	struct ibv_wc wc = { .wr_id = WR_ID_RECV(1),
+			     .byte_len = GRH_BYTES + 5,
+			     .src_qp = 17 };
+	uint8_t *head = (uint8_t *)recv_slot(res, 1), *ip = head + 20;
+	struct ibv_ah *ah = NULL;
+	uint32_t sum = 0, length = 0;
+	const char *data;
+
+	memset(recv_slot(res, 0), old, GRH_BYTES);
+	memset(head, old, GRH_BYTES);
+	if (inet_pton(AF_INET, from, ip + 12) == 1) {
+		memcpy(ip, "\x45\0\0\x3d\0\1\0\0\x40\x11\0\0", 12);
+		memcpy(ip + 16, "\x0a\x63\0\1", 4);
+		for (int i = 0; i < 20; i += 2)
+			sum += (uint32_t)ip[i] << 8 | ip[i + 1];
+		sum = ~((sum & 0xffff) + (sum >> 16));
+		ip[10] = (uint8_t)(sum >> 8);
+		ip[11] = (uint8_t)sum;
+	} else {
+		memset(head, 0, GRH_BYTES);
+		memcpy(head, "\x60\0\0\0\0\x1d\x11\x40", 8);
+		inet_pton(AF_INET6, from, head + 8);
+		inet_pton(AF_INET6, "fe80::1", head + 24);
+	}
+	data = datagram_of(res, &wc, &length);
+	printf("from %s: %s, %u bytes, answer %d\n", from,
+	       data == (char *)head + 40 ? "behind the 40" : "elsewhere",
+	       length, answer_datagram(res, &wc, &ah));
+}
+
+static int datagram(struct rdma_resources *res)
+{
+	answer_to(res, "10.99.0.2", 0);
+	answer_to(res, "10.99.0.3", 0x60);
+	answer_to(res, "fe80::2", 0);
+	answer_to(res, "fe80::45ab:2", 0);
+	return 0;
+}
+
 int main(int argc, char *argv[])
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -522,6 +579,7 @@ int main(int argc, char *argv[])
 		     : !strcmp(what, "sync")	  ? sync_points(&res)
 		     : !strcmp(what, "transfer")  ? transfer(&res)
 		     : !strcmp(what, "one_sided") ? one_sided(&res)
+		     : !strcmp(what, "datagram")  ? datagram(&res)
 						  : remote(&res, n);
 	undo = destroy_rdma_resources(&res);
 	return rc || undo ? 1 : 0;

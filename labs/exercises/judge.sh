@@ -24,11 +24,22 @@
 # exercise_file FOLDER: the stage that is written there, "qp_state.c"
 exercise_file() { sed -n 's/^stage_file=//p' "$1/exercise.sh"; }
 
-# exercise_source FOLDER: the course's own, "common/qp_state.c"
+# exercise_parts FOLDER: sets $parts, what it is in the course, "common/qp_state.c"
+exercise_parts() {
+	read -ra parts < <(sed -n 's/^source=//p; s/^sources=(\(.*\))/\1/p' "$1/exercise.sh")
+	((${#parts[@]})) || parts=("common/$(exercise_file "$1")")
+}
+
+# exercise_source FOLDER: the course's own; of several, one file with all of them
 exercise_source() {
-	local found
-	found=$(sed -n 's/^source=//p' "$1/exercise.sh")
-	echo "${found:-common/$(exercise_file "$1")}"
+	local parts folder=${1%/} made new
+	exercise_parts "$folder"
+	((${#parts[@]} > 1)) || { echo "${parts[0]}" && return; }
+	made=build/exercise/course/${folder##*/}/$(exercise_file "$folder")
+	mkdir -p "$root/${made%/*}"
+	new=$made.$BASHPID
+	(cd "$root" && cat "${parts[@]}" >"$new" && mv "$new" "$made")
+	echo "$made"
 }
 
 # load_exercise: $folder/exercise.sh, which may say otherwise than

@@ -101,6 +101,8 @@ static int ask_and_answer(struct datagram_pair *p)
 	if (rc)
 		return rc;
 	text = datagram_of(&p->b, &wc, &length);
+	if (!text)
+		return not_seen("a datagram");
 	report_fact("B: byte_len %u, src_qp %u; %u bytes of data: \"%s\"",
 		    wc.byte_len, wc.src_qp, length, text);
 	show_forty(text - GRH_BYTES);
@@ -116,8 +118,9 @@ static int ask_and_answer(struct datagram_pair *p)
 	if (!rc)
 		rc = poll_completion(&p->a, WR_ID_RECV(0), &wc,
 				     POLL_TIMEOUT_MS);
-	if (!rc)
-		report_fact("A: \"%s\"", datagram_of(&p->a, &wc, &length));
+	text = rc ? NULL : datagram_of(&p->a, &wc, &length);
+	if (text)
+		report_fact("A: \"%s\"", text);
 	return rc;
 }
 // endregion ask-answer
