@@ -22,8 +22,11 @@ def words: {
 		title: "What rdma_engine reads in a second, by the number of its clients | rdma_engine 每秒读多少，随 client 数的变化",
 		x: "clients, a READ of each under way | client 数，各有一个 READ 在途", y: "MB/s; MB of memory | MB/s；内存 MB" },
 	"grow-peers": {
-		title: "Half a round trip with so many clients at once, and what the server holds: rdma_server --many beside sock_echo | 这么多 client 同时来回：半个来回的时间，server 的内存；rdma_server --many 与 sock_echo",
+		title: "Half a round trip with so many clients at once, and what the server holds: rdma_server --many beside TCP | 这么多 client 同时来回：半个来回的时间，server 的内存；rdma_server --many 与 TCP",
 		x: "clients at once | 同时的 client 数", y: "us; MB of memory | us；内存 MB" },
+	"grow-receives": {
+		title: "So many clients at once: a receive queue for each QP of the server, or one SRQ | 这么多 client 同时来回：server 的每个 QP 一个 receive queue，还是共用一个 SRQ",
+		x: "clients at once | 同时的 client 数", y: "us, half a round; MB of memory | us，半轮；内存 MB" },
 	"grow-qps": {
 		title: "READs of 4 KiB by the number of QPs that take turns: memory_bench beside ib_read_bw | 4 KiB 的 READ 随轮流使用的 QP 数的变化：memory_bench 与 ib_read_bw",
 		x: "QPs, a READ of each under way | QP 数，各有一个 READ 在途", y: "MB/s" },
