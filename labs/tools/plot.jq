@@ -51,7 +51,7 @@ def short: if . >= 1048576 and . % 1048576 == 0 then "\(. / 1048576)Mi"
 	elif . >= 1024 and . % 1024 == 0 then "\(. / 1024)Ki"
 	elif . >= 1000000 then "\(. / 1000000)M" elif . >= 1000 then "\(. / 1000)k"
 	else tostring end;
-def theirs: test("^(ib_|ucx_perftest|iperf3|sockperf)");
+def theirs: test("^(ib_|ucx_perftest|iperf3|sockperf|own-)");
 def at: . * 100 | round / 100;
 def left: 10; def right: 62; def top: 2; def bottom: 18;
 

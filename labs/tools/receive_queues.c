@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWN   16 /* receives of a queue of its own */
-#define SHARE 2	 /* and in the SRQ: one for a message, one while the other is answered */
+#define OWN   16 /* receives of each queue */
+#define SHARE 2	 /* of each client in the SRQ: one more while one is answered */
 #define SIZE  4096
 #define BYTES 64
 #define MOST  1024
@@ -211,9 +211,9 @@ static int play(uint32_t n, uint64_t rounds, long kb)
 		laps_next(&laps);
 	}
 	if (!rc)
-		rc = print_json_line(json_pack(
-			"{s:f, s:f}", "mb", (double)kb * 1.024 / 1000,
-			"half_round_us", laps_halved(&laps).median));
+		rc = print_json_line(
+			json_pack("{s:f, s:f}", "mb", (double)kb * 1.024 / 1000,
+				  "half_round_us", laps_halved(&laps).median));
 	laps_free(&laps);
 	return rc;
 }
