@@ -17,7 +17,7 @@ owner_of: the qp_context of the QP that this completion is of; NULL if it is gon
 dispatch_completions: take the event, arm, then deliver all that is in the CQ
 take_async_event: 1, and the event, which is acknowledged; 0 if there is none
 datagram_of: the data, behind the 40 bytes, and how long it is; NULL if there is less
-is_ipv4_header: whether these 20 bytes are one, by the first and the checksum
+is_ipv4_header: whether these 20 bytes are one, by the version and the protocol
 answer_datagram: an AH for the sender: IPv4 or IPv6, also if it wrote to a group
 "
 patience='12 9 6'
@@ -173,7 +173,7 @@ test_ipv6() {
 	blame=(h)
 	equal "$(out_of h | sed -n 's/^to //p' | tail -n +3 | paste -sd ';')" \
 		'fe80::2, global 1, index right, port 1;fe80::45ab:2, global 1, index right, port 1'
-	because 'IPv6: the source is at 8; 0x45 at 20 is not enough for IPv4, its checksum must be right' 'IPv6：源地址在 8；20 处是 0x45 还不算 IPv4，校验和也要对'
+	because 'IPv6: the source is at 8; 0x45 at 20 is not enough for IPv4, it must be UDP, too' 'IPv6：源地址在 8；20 处是 0x45 还不算 IPv4，还得是 UDP'
 }
 
 test_group() {
