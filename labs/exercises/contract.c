@@ -2,8 +2,9 @@
 /*
  * contract.c —— 直接调用某一阶段的函数，照着契约问：rdma_server 与 rdma_client 问不到的
  *
- *	contract device NAME [WORLD]  第 1 阶段：返回值、选了什么、关两次；WORLD 里的设备：
- *	                              two 两个 ACTIVE 的 port，second 只有第 2 个是，init 没有一个是
+ *	contract device NAME [WORLD]  第 1 阶段：返回值、选了什么、关两次；NAME 为空：不点名；WORLD：
+ *	                              two 两个 ACTIVE 的 port，second 只有第 2 个是，init 没有一个是；
+ *	                              rxe0 它的 port 不是 ACTIVE
  *	contract objects [SIZE]  第 2 阶段：建、拆两遍，打印 buf 是怎样分的、返回值
  *	contract psns [none]     第 3 阶段：24 次 INIT，各次的 PSN 合起来是什么；none：没有随机数
  *	contract reads N [few]   第 3 阶段：max_reads 为 N，port 与 LID 都少见时，走到 RTS
@@ -58,8 +59,12 @@ static int query_port(struct ibv_context *context, uint8_t port,
 {
 	int err;
 
-	if (!two_ports())
-		return device.query_port(context, port, attr, size);
+	if (!two_ports()) {
+		err = device.query_port(context, port, attr, size);
+		if (in_world(ibv_get_device_name(context->device)))
+			attr->state = IBV_PORT_DOWN;
+		return err;
+	}
 	err = port < 1 || port > 2 ? EINVAL
 				   : device.query_port(context, 1, attr, size);
 	if (err)
@@ -123,12 +128,18 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
 		      uint32_t flags, size_t size)
 {
 	NEXT(_ibv_query_gid_ex);
-	int err = next(context, two_ports() ? 1 : port, index, entry, flags,
-		       size);
+	/* 槽 257 装不进 8 位，255 是 RoCE v1：看起来都有人用 */
+	bool far = index == 257 || index == 255;
+	int err = next(context, two_ports() ? 1 : port, far ? 1 : index, entry,
+		       flags, size);
 
-	if (!err)
-		entry->port_num = port;
-	return err;
+	if (err)
+		return err;
+	entry->port_num = port;
+	entry->gid_index = index;
+	if (index == 255)
+		entry->gid_type = IBV_GID_TYPE_ROCE_V1;
+	return 0;
 }
 
 ssize_t _ibv_query_gid_table(struct ibv_context *context,
@@ -153,10 +164,15 @@ static int open_close(const struct rdma_config *config)
 	printf("open %d port %u lid %u\n", rc, res.ib_port, res.port_attr.lid);
 	if (rc)
 		return rc;
+	fprintf(stderr, "device %s\n",
+		ibv_get_device_name(res.context->device));
 	before = res;
-	rc = choose_gid(&res, 257);
-	printf("slot 257: %d, %s\n", rc,
-	       memcmp(&before, &res, sizeof(res)) ? "changed" : "as before");
+	for (int slot = 257; slot >= 255; slot -= 2) {
+		rc = choose_gid(&res, slot);
+		printf("slot %d: %d, %s\n", slot, rc,
+		       memcmp(&before, &res, sizeof(res)) ? "changed"
+							  : "as before");
+	}
 	rc = close_device(&res);
 	printf("closed %d\n", rc);
 	rc = close_device(&res);
@@ -240,12 +256,12 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	return next(qp, &given, mask);
 }
 
-/* 没有问的，可以是任何值。moved：内核里的 QP 在 ERR，库还不知道。*/
+/* 没有问的，可以是任何值。moved：内核里的 QP 在 ERR，库还不知道；broken：问不到。*/
 int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		 struct ibv_qp_init_attr *init)
 {
 	NEXT(ibv_query_qp);
-	int err = next(qp, attr, mask, init);
+	int err = in_world("broken") ? EIO : next(qp, attr, mask, init);
 
 	if (!err && !(mask & IBV_QP_SQ_PSN))
 		attr->sq_psn = ~0u;
@@ -329,6 +345,8 @@ static int query(struct rdma_resources *res)
 		       : attr.qp_state == IBV_QPS_RTS ? "RTS"
 						      : "?",
 		       attr.sq_psn == res->psn ? "as set" : "another");
+	world = "broken";
+	printf("refused: %d\n", query_qp(res, &attr));
 	return rc;
 }
 
@@ -565,7 +583,7 @@ int main(int argc, char *argv[])
 	setlinebuf(stdout);
 	world = argc > 3 ? argv[3] : what[0] == 'p' && argc > 2 ? argv[2] : "";
 	if (!strcmp(what, "device")) {
-		config.device_name = argv[2];
+		config.device_name = argv[2] && *argv[2] ? argv[2] : NULL;
 		return open_close(&config) ? 1 : 0;
 	}
 	if (!strcmp(what, "objects"))

@@ -9,7 +9,7 @@
  *	SPY_STOP=NAME:N         第 N 次调用 NAME 之前停下（SIGSTOP），等人来杀或叫醒；可用逗号分隔
  *	SPY_LIE=WORD,…          no_device   设备列表是空的
  *	                        gid_v1      每个 GID 都自称 RoCE v1
- *	                        gid_order   槽 1 自称 RoCE v1，原来的 1 搬到槽 5
+ *	                        gid_order   槽 0、1 自称 RoCE v1，原来的 1 搬到槽 5
  *	                        wr_id opcode status   completion 里的这一项是错的
  *	                        short       recv/send 与写 stdout 每次只动 1 个字节
  *	                        eintr       recv/send/connect/poll 每隔一次 EINTR

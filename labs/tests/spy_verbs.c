@@ -284,7 +284,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
 			   entry_size);
 	if (!err && moved)
 		entry->gid_index = 5;
-	if (!err && (lies("gid_v1") || (lies("gid_order") && index == 1)))
+	if (!err && (lies("gid_v1") || (lies("gid_order") && index < 2)))
 		entry->gid_type = IBV_GID_TYPE_ROCE_V1;
 	return err;
 }
@@ -317,7 +317,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context,
 	for (ssize_t i = 0; i < n; i++) {
 		if (lies("gid_order") && entries[i].gid_index == 1)
 			entries[i].gid_index = 5;
-		if (lies("gid_v1"))
+		else if (lies("gid_v1") || lies("gid_order"))
 			entries[i].gid_type = IBV_GID_TYPE_ROCE_V1;
 	}
 	return n;

@@ -233,8 +233,13 @@ test_bad_hello() {
 	see 6 'The code'
 	scene bad_hello || return
 	refused magic '0x48545450|HTTP' 'an error with the magic 0x48545450 ("HTTP")' && refused version 'version 2' 'an error with version 2' &&
-		refused length 'length 47' 'an error with length 47'
-	because 'without a look at the hello, HTTP is taken for a QPN and a GID' '不看 hello，HTTP 也会被当成 QPN 与 GID'
+		refused length 'length 47' 'an error with length 47' || {
+		because 'without a look at the hello, HTTP is taken for a QPN and a GID' '不看 hello，HTTP 也会被当成 QPN 与 GID'
+		return
+	}
+	equal "$(wire version 8 43)" ''
+	because 'the hello is checked before anything else is sent: the peer may not even know what a cm_con_data_t is' \
+		'先检查 hello，再发别的：对端可能根本不知道 cm_con_data_t 是什么'
 }
 
 test_bad_data() {
