@@ -255,9 +255,9 @@ test_walk() {
 		equal "$(sed -n 's/.*library cache .*, kernel \([A-Z]*\)$/\1/p' "$E/walk.out" | xargs)" 'RESET INIT RTR RTS SQD ERR RESET' || return
 	scene alone && equal "$(grep '^state' "$E/query.out")" 'state ERR, sq_psn as set'
 	[[ $observed != 'state ERR'* ]] || cause=''
-	[[ $failed ]] || equal "$(grep '^refused' "$E/query.out")" 'refused: -5' || {
+	[[ $failed ]] || equal "$(grep '^refused' "$E/query.out"), $(grep -c '^error: ' "$E/query.err") error" 'refused: -5, 1 error' || {
 		cause=''
-		because 'ibv_query_qp() returns the error number; what query_qp() returns is negative: -EIO' 'ibv_query_qp() 返回错误码；query_qp() 返回的是负的：-EIO'
+		because 'ibv_query_qp() returns the error number; query_qp() reports it and returns it negative: -EIO' 'ibv_query_qp() 返回错误码；query_qp() 报告它，返回负的：-EIO'
 	}
 	because 'an attribute that the mask of ibv_query_qp() does not name may be anything: ask for all of them' 'ibv_query_qp() 的 mask 没有要的属性，可以是任何值：都要'
 }
