@@ -432,8 +432,26 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
 	next(cq, n > 999 ? n - 999 : n);
 }
 
+/* 失败的 completion 只有 wr_id：凭它还要找得到请求。*/
+static int remembered(const struct rdma_resources *res, uint64_t wr_id)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < res->recv_slots + res->send_slots; i++)
+		n += (res->posted[i].is_receive
+			      ? res->posted[i].recv.wr_id
+			      : res->posted[i].send.wr_id) == wr_id;
+	return n;
+}
+
 static int transfer(struct rdma_resources *res)
 {
+	struct ibv_sge into = { (uintptr_t)recv_slot(res, 1), 8, 0 };
+	struct ibv_send_wr read = { .wr_id = WR_ID_READ(0),
+				    .sg_list = &into,
+				    .num_sge = 1,
+				    .opcode = IBV_WR_RDMA_READ,
+				    .send_flags = IBV_SEND_SIGNALED };
 	struct ibv_wc wc;
 	int rc = connect_to_self(res, 0), again;
 
@@ -441,6 +459,8 @@ static int transfer(struct rdma_resources *res)
 	res->event_debt = 999; /* 该一并确认了 */
 	rc = rc ? rc : arm_cq(res);
 	rc = rc ? rc : post_send(res, 1, 0, true);
+	printf("remembered: receive %d, send %d\n",
+	       remembered(res, WR_ID_RECV(1)), remembered(res, WR_ID_SEND(1)));
 	rc = rc ? rc : take_cq_event(res);
 	printf("event: %d, %s\n", rc,
 	       res->event_debt + acked == 1000
@@ -452,6 +472,11 @@ static int transfer(struct rdma_resources *res)
 	printf("of no bytes: %d, %d, %u bytes\n", rc, again, wc.byte_len);
 	rc = poll_completion(res, WR_ID_RECV(1), &wc, 100);
 	printf("and no more: %d\n", rc);
+	into.lkey = res->mr->lkey;
+	read.wr.rdma.remote_addr = (uintptr_t)res->buf;
+	read.wr.rdma.rkey = res->mr->rkey;
+	rc = post_request(res, &read);
+	printf("READ: %d\n", rc);
 	return 0;
 }
 
@@ -588,7 +613,7 @@ int main(int argc, char *argv[])
 	}
 	if (!strcmp(what, "objects"))
 		return objects(&config) ? 1 : 0;
-	config.msg_size = 64;
+	config.msg_size = 100; /* 不是一个 slot 的大小 */
 	rc = init_rdma_resources(&res, &config);
 	if (!rc)
 		rc = !strcmp(what, "psns")	  ? psns(&res)

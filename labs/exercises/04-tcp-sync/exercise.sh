@@ -175,7 +175,7 @@ test_byte_order() {
 		because 'the QP never got to RTS: see the other tests' 'QP 没有走到 RTS：看别的几项' && return; }
 	printf -v psn '%08x' "$value"
 	equal "psn $(wire a 30 4)" "psn $psn"
-	[[ $failed ]] || called told 'rkey 12345678 mtu 3 size 64' ||
+	[[ $failed ]] || called told 'rkey 12345678 mtu 3 size 100' ||
 		because 'the rkey of the MR, not its lkey; the active_mtu of the port, not its max_mtu; and the msg_size' 'MR 的 rkey，不是 lkey；port 的 active_mtu，不是 max_mtu；还有 msg_size'
 	because 'the PSN that was told is not the one that is sent with' '告诉对端的 PSN 与实际用的不同'
 }

@@ -117,6 +117,10 @@ test_receive() {
 	sets a.s post_recv wr_id 0x7265637600000000 && sets a.s post_recv len 4096 && sets a.s post_recv sges 1 || return
 	recorded a.s ev=modify_qp to=RTR && value t
 	((before < ${value:-0})) || differs "$(say 'posted after RTR' '在 RTR 之后才 post')" "$(say 'posted in INIT' '在 INIT 时 post')"
+	[[ ! $failed ]] && scene called || return
+	sets t post_recv len 100 '100 (msg_size, of a slot of 128)' && return
+	cause=''
+	because 'a message longer than msg_size is an error, even if it would fit into the slot' '比 msg_size 长的消息是错误，哪怕 slot 装得下'
 }
 
 test_send() {
@@ -153,6 +157,10 @@ test_inline() {
 	scene pair || return
 	sets a.c post_send flags '.*INLINE.*' INLINE && recorded a.s ev=post_send && value flags && equal "$value" SIGNALED
 	because 'more than max_inline cannot be inline (EINVAL); less saves a fetch' '超过 max_inline 不能 inline（EINVAL）；放得下就省一次取数据'
+	[[ ! $failed ]] && scene called || return
+	sets t 'post_send op=RDMA_READ' flags SIGNALED 'SIGNALED' && return
+	cause=''
+	because 'the data of a READ comes from the peer: only what is sent can be inline' 'READ 的数据来自对端：只有要发出去的才能 inline'
 }
 
 test_many() {
@@ -218,7 +226,10 @@ test_liars() {
 		ended_with 1 "$lie" || break
 		like "$(err_of "$lie")" "${says[$lie]}" "${words[$lie]}" || break
 	done
-	because "a completion says whether, what and which; here: ${words[$lie]}" "completion 说明成没成、是什么、是哪一个；这里是：${words[$lie]}"
+	[[ ! $failed ]] || because "a completion says whether, what and which; here: ${words[$lie]}" "completion 说明成没成、是什么、是哪一个；这里是：${words[$lie]}"
+	[[ $failed ]] || called remembered 'receive 1, send 1' ||
+		because 'the request that failed is found by its wr_id in res->posted: receives are first, sends behind all recv_slots of them' \
+			'失败的请求凭 wr_id 在 res->posted 里找：receive 在前，send 在全部 recv_slots 个之后'
 }
 
 test_bad_status() {
