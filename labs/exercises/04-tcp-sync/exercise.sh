@@ -232,8 +232,8 @@ test_bad_hello() {
 	worth 7 'somebody else, or another version: refused, with its values' '对面是别的程序或别的版本：拒绝并说出它的值'
 	see 6 'The code'
 	scene bad_hello || return
-	refused magic '0x48545450|HTTP' 'an error with the magic 0x48545450 ("HTTP")' && refused version 'version 2' 'an error with version 2' &&
-		refused length 'length 47' 'an error with length 47' || {
+	{ refused magic '0x48545450|HTTP' 'an error with the magic 0x48545450 ("HTTP")' && refused version 'version 2' 'an error with version 2' &&
+		refused length 'length 47' 'an error with length 47'; } || {
 		because 'without a look at the hello, HTTP is taken for a QPN and a GID' '不看 hello，HTTP 也会被当成 QPN 与 GID'
 		return
 	}
