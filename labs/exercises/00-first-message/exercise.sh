@@ -192,8 +192,8 @@ test_receive_first() {
 	see 5 'The code'
 	scene plain || return
 	blame=(a)
-	equal "$(grep -oE '^post_(recv|send)' "$E/a.log" | xargs)" 'post_recv post_send' &&
-		sets a post_recv len '(1[7-9]|[2-5][0-9]|6[0-4])' '17 to 64 bytes' && sets a post_send len 17 && sets a post_send flags '.*SIGNALED.*' SIGNALED || {
+	{ equal "$(grep -oE '^post_(recv|send)' "$E/a.log" | xargs)" 'post_recv post_send' &&
+		sets a post_recv len '(1[7-9]|[2-5][0-9]|6[0-4])' '17 to 64 bytes' && sets a post_send len 17 && sets a post_send flags '.*SIGNALED.*' SIGNALED; } || {
 		because 'a SEND that finds no receive is turned away' 'SEND 来时没有 receive 就被挡回'
 		return
 	}

@@ -115,7 +115,7 @@ test_chooses() {
 		because 'the best GID is RoCE v2 and IPv4-mapped; ports count from 1' '最好的 GID 是 RoCE v2、IPv4-mapped 的；port 从 1 数起'
 		return
 	}
-	scene called && equal "$(grep '^device' "$E/other.err")" 'device rxe1' && equal "$(grep '^device' "$E/quiet.err")" 'device rxe1' || {
+	{ scene called && equal "$(grep '^device' "$E/other.err")" 'device rxe1' && equal "$(grep '^device' "$E/quiet.err")" 'device rxe1'; } || {
 		because 'without a name it is the first device with an active port: rxe0 has none here, rxe1 has' '不点名，就取第一个有 ACTIVE port 的设备：这里 rxe0 没有，rxe1 有'
 		return
 	}
