@@ -497,10 +497,15 @@ static int one_sided(struct rdma_resources *res)
 	struct ibv_sge into;
 	int rc = connect_to_self(res, (unsigned int)all);
 
-	rc = rc ? rc : expose_memory(res, (void *)64, 64, all, &mr);
+	if (rc)
+		return rc;
+	rc = expose_memory(res, (void *)64, 64, all, &mr);
 	printf("no memory: %d, mr %s\n", rc,
 	       mr == old ? "as before" : "changed");
-	rc = expose_memory(res, word, sizeof(word), all, &mr);
+	rc = allow_remote(res, 0);
+	printf("no rights: %d, %u\n", rc, rights(res));
+	rc = allow_remote(res, (unsigned int)all);
+	rc = rc ? rc : expose_memory(res, word, sizeof(word), all, &mr);
 	if (rc)
 		return rc;
 	rc = done(res, post_fetch_add(res, 1, at, mr->rkey, ~0ull),
@@ -522,12 +527,8 @@ static int one_sided(struct rdma_resources *res)
 		  WR_ID_READ(1));
 	printf("read: %d, %s\n", rc,
 	       word[4] == word[1] ? "there" : "not there");
-	rc = allow_remote(res, 0);
-	printf("no rights: %d, %u\n", rc, rights(res));
-	rc = allow_remote(res, (unsigned int)all);
-	if (!rc)
-		rc = done(res, post_fetch_add(res, 1, at + 44, mr->rkey, 1),
-			  WR_ID_ADD(1));
+	rc = done(res, post_fetch_add(res, 1, at + 44, mr->rkey, 1),
+		  WR_ID_ADD(1));
 	printf("unaligned: %s, %lx %lx\n", rc ? "refused" : "done", word[5],
 	       word[6]);
 	ibv_dereg_mr(mr);

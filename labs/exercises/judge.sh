@@ -229,6 +229,14 @@ like() {
 	return 1
 }
 
+# told NAME WORD WANT: what the contract says of it; if it came not so far, its own words are the cause
+told() {
+	local line
+	line=$(grep "^$2" "$E/$1.out")
+	[[ $line ]] || blame=("$1")
+	equal "$line" "$3"
+}
+
 # ended_with RC NAME…: each of them, by itself
 ended_with() {
 	local name text='' rc=$1

@@ -89,6 +89,8 @@ test_arrives() {
 	fi
 	[[ $failed ]] && recorded a ev=post_send && value len && [[ $value && $value != 17 ]] &&
 		because "the SEND has $value bytes, and not 17: the NUL goes, too" "SEND 的是 $value 个字节，不是 17 个：NUL 也要发"
+	[[ $failed ]] && recorded a ev=post_send && value flags && [[ ${#records[@]} != 0 && $value != *SIGNALED* ]] &&
+		because 'without IBV_SEND_SIGNALED a SEND that goes well makes no completion' '没有 IBV_SEND_SIGNALED，成功的 SEND 不产生 completion'
 	because 'one SEND uses up one RECV, and each makes a completion' '一个 SEND 用掉一个 RECV，各有一个 completion'
 }
 

@@ -87,7 +87,8 @@ test_init() {
 	scene alone || return
 	equal "$(grep '^INIT' "$E/two.out")" 'INIT port 2' ||
 		because 'the port is the one that stage 1 has chosen: res->ib_port' 'port 是第 1 阶段选出的：res->ib_port'
-	equal "$(grep '^rights' "$E/two.out")" 'rights 4'
+	# One that did not get so far fails below.
+	! grep -q '^rights' "$E/two.out" || equal "$(grep '^rights' "$E/two.out")" 'rights 4'
 	because 'a later step set the access rights anew, READ (4) and more: whoever calls allow_remote() in INIT loses what it allowed' \
 		'后面的步骤又设了一遍访问权限：INIT 时 allow_remote() 定的就没了'
 }
@@ -118,7 +119,7 @@ test_rtr_address() {
 		return
 	}
 	scene alone || return
-	equal "$(grep '^RTR' "$E/two.out")" 'RTR ah_port 2 dlid 77' || {
+	told two RTR 'RTR ah_port 2 dlid 77' || {
 		because 'the rest of the address: dlid is the LID that the peer has told (0 on RoCE), port_num the port that stage 1 has chosen' \
 			'地址的其余部分：dlid 是对端告诉的 LID（RoCE 上是 0），port_num 是第 1 阶段选出的'
 		return
@@ -253,7 +254,7 @@ test_walk() {
 	ended_with 0 walk || return
 	equal "$(sed -n 's/^link rxe0.* state \([A-Z]*\) .*/\1/p' "$E/walk.out" | xargs)" 'RESET INIT RTR RTS SQD ERR RESET' &&
 		equal "$(sed -n 's/.*library cache .*, kernel \([A-Z]*\)$/\1/p' "$E/walk.out" | xargs)" 'RESET INIT RTR RTS SQD ERR RESET' || return
-	scene alone && equal "$(grep '^state' "$E/query.out")" 'state ERR, sq_psn as set'
+	scene alone && told query state 'state ERR, sq_psn as set'
 	[[ $observed != 'state ERR'* ]] || cause=''
 	[[ $failed ]] || equal "$(grep '^refused' "$E/query.out"), $(grep -c '^error: ' "$E/query.err") error" 'refused: -5, 1 error' || {
 		cause=''

@@ -96,7 +96,7 @@ scene_called() { learner a "$B/contract" sync; }
 # called WORD WANT: what the contract says of it
 called() {
 	scene called || return
-	equal "$(grep "^$1: " "$E/a.out")" "$1: $2"
+	told a "$1: " "$1: $2"
 }
 
 # wire NAME FROM COUNT: these bytes of what the peer heard, in hex

@@ -103,7 +103,7 @@ scene_called() { learner t "$B/contract" transfer; }
 # called WORD WANT: what the contract says of it
 called() {
 	scene called || return
-	equal "$(grep "^$1: " "$E/t.out")" "$1: $2"
+	told t "$1: " "$1: $2"
 }
 
 test_receive() {

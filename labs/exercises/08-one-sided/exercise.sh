@@ -60,7 +60,7 @@ board() {
 # called WORD WANT: what the contract says of it
 called() {
 	scene called || return
-	equal "$(grep "^$1: " "$E/c.out")" "$1: $2"
+	told c "$1: " "$1: $2"
 }
 
 # aimed OP OFFSET: that request names the peer's memory, OFFSET bytes behind its begin
@@ -126,15 +126,6 @@ test_write() {
 	asks RDMA_WRITE len 17 && asks RDMA_WRITE wr_id 0x7772697400000000 && aimed RDMA_WRITE 0 && shows "B's text: \"Hello from QP A!\"" && called write '0, 63626100 0'
 }
 
-test_flags() {
-	worth 8 'the flags are those of the caller' 'flags 由调用者决定'
-	see 4 'The code'
-	scene walk || return
-	because 'a WRITE without SIGNALED makes no completion, which the caller may want; FENCE waits for READs before it' '不带 SIGNALED 就没有 completion，调用者可能正要如此；FENCE 等前面的 READ'
-	asks 'RDMA_WRITE len=5' flags 'INLINE|' 'no SIGNALED' && asks 'RDMA_WRITE len=8192' flags 'FENCE\|SIGNALED' 'FENCE|SIGNALED' &&
-		shows 'the copy is the page, all 8192 bytes of it'
-}
-
 test_read() {
 	worth 12 "READ: the peer's bytes are in the memory that was named, and a completion says so" 'READ：对端的字节到了指定的内存，由 completion 说明'
 	see 5 'The code'
@@ -165,6 +156,15 @@ test_atomics() {
 		called 'add -1' '0, 39, before 40' && called swap '0, 99aabbccddeeff00, before 1122334455667788' && called unaligned 'refused, 0 0'
 	[[ ! $observed =~ ^(add|swap|unaligned) ]] || cause=''
 	because 'all of it has 64 bits, and the address goes out as it is: what is no multiple of 8 the device refuses' '全都是 64 位；地址原样发出：不是 8 的倍数，由设备拒绝'
+}
+
+test_flags() {
+	worth 8 'the flags are those of the caller' 'flags 由调用者决定'
+	see 4 'The code'
+	scene walk || return
+	because 'a WRITE without SIGNALED makes no completion, which the caller may want; FENCE waits for READs before it' '不带 SIGNALED 就没有 completion，调用者可能正要如此；FENCE 等前面的 READ'
+	asks 'RDMA_WRITE len=5' flags 'INLINE|' 'no SIGNALED' && asks 'RDMA_WRITE len=8192' flags 'FENCE\|SIGNALED' 'FENCE|SIGNALED' &&
+		shows 'the copy is the page, all 8192 bytes of it'
 }
 
 test_failures() {
