@@ -10,6 +10,13 @@ root=$ROOT
 # shellcheck source=labs/exercises/judge.sh
 . "$ROOT/labs/exercises/judge.sh"
 
+# exercise ARG…: sets $out and $rc
+# shellcheck disable=SC2034 # for the suites
+exercise() {
+	rc=0
+	out=$(EXERCISE_DIR=$T/mine LC_MESSAGES='' LANG=${language:-C.UTF-8} LC_ALL='' labs/exercise "$@" 2>&1 </dev/null) || rc=$?
+}
+
 # begin_class NN: sets $folder, $stage and $course, the course's own file; folders of
 # learners go to $T/class
 # shellcheck disable=SC2034 # for the suites

@@ -111,11 +111,6 @@ test_11_cm() { prove 11; }
 test_13_credit() { prove 13; }
 test_14_reads() { prove 14; }
 
-exercise() { # sets $out and $rc
-	rc=0
-	out=$(EXERCISE_DIR=$T/mine LC_ALL=C.UTF-8 labs/exercise "$@" 2>&1 </dev/null) || rc=$?
-}
-
 # failing_vm N CMD…: QEMU ends N times, at once or, with MIDDLE=1, in its second scene
 failing_vm() {
 	local real name

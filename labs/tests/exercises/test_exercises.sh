@@ -6,11 +6,6 @@
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/exercises.sh"
 
-exercise() { # sets $out and $rc
-	rc=0
-	out=$(EXERCISE_DIR=$T/mine LC_MESSAGES='' LANG=${language:-C.UTF-8} LC_ALL='' labs/exercise "$@" 2>&1 </dev/null) || rc=$?
-}
-
 test_a_starter_is_never_overwritten() {
 	exercise start 3
 	assertEquals "$out" 0 "$rc"
