@@ -218,7 +218,11 @@ static int objects(struct rdma_config *config)
 			rc = destroy_objects(&res);
 		if (!rc)
 			rc = destroy_rdma_resources(&res);
-		printf("taken down %d, zero %d\n", rc, zero(&res, sizeof(res)));
+		printf("taken down %d, pointers %s\n", rc,
+		       res.qp || res.cq || res.channel || res.mr || res.buf ||
+				       res.pd || res.context
+			       ? "left"
+			       : "none");
 		config->recv_slots = config->send_slots = 0;
 		config->events = false;
 	}

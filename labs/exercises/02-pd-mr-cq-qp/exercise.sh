@@ -176,9 +176,9 @@ test_events() {
 	see 8 'The code'
 	scene events || return
 	well a && scene twice && { [[ $(tail -n 1 "$E/a.out") == taken* ]] || blame=(a); } &&
-		equal "$(tail -n 1 "$E/a.out")" 'taken down 0, zero 1' && equal "$(leaks a)" ''
-	[[ $observed != 'taken down'* ]] || because 'taken down twice, by destroy_objects() and with the rest, nothing is left to do the second time, and all of *res is zero' \
-		'destroy_objects() 之后再整个拆：第二次什么也不用做，*res 全是零'
+		equal "$(tail -n 1 "$E/a.out")" 'taken down 0, pointers none' && equal "$(leaks a)" ''
+	[[ $observed != 'taken down'* ]] || because 'taken down twice, by destroy_objects() and with the rest, nothing is left to do the second time, and all pointers are NULL' \
+		'destroy_objects() 之后再整个拆：第二次什么也不用做，指针全是 NULL'
 	because 'the channel is a file descriptor of its own: destroyed after its CQ, or it stays' 'channel 自己占一个文件描述符：在 CQ 之后拆，否则留下'
 }
 
@@ -211,7 +211,7 @@ test_goes_on() {
 	scene stuck || return
 	ended_with 1 a.s && like "$(err_of a.s)" 'ibv_destroy_cq.*(EBUSY|busy)' 'an error of ibv_destroy_cq: EBUSY' &&
 		equal "$(count a.s ev=dereg_mr err=0) MR gone" '1 MR gone' && scene size && blame=() &&
-		equal "$(sed -n 's/, zero.*//; s/^taken/destroy_rdma_resources(): taken/p' "$E/undo.out")" 'destroy_rdma_resources(): taken down -16'
+		equal "$(sed -n 's/, pointers.*//; s/^taken/destroy_rdma_resources(): taken/p' "$E/undo.out")" 'destroy_rdma_resources(): taken down -16'
 	because 'ibv_destroy_* return the error number; one failure is no reason to leave the others, and the first is what is returned' 'ibv_destroy_* 直接返回错误码；一个失败不是留下其余的理由，返回的是第一个'
 }
 
