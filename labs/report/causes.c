@@ -90,11 +90,30 @@ static enum cause_kind kind_of(const struct event *event)
 	return strcmp(event->ev, "stall") ? CAUSE_FAILURE : CAUSE_STALL;
 }
 
-/* 打听时的失败是要的答案；post_failed 后面总跟着它的解释。*/
-static bool tells(const struct event *event, const json_t *line)
+/* 警告过 rdma_destroy_id 也许不返回，而它返回了：librdmacm 自己 ack 了（rsockets），或别的线程。*/
+static bool came_back(const struct report *r, size_t warning,
+		      const json_t *line)
 {
+	const struct event *e = &r->events[warning];
+
+	if (strcmp(text_in(line, "id"), "cm-event-not-acked"))
+		return false;
+	for (size_t i = warning + 1; i < r->count; i++)
+		if (r->events[i].side == e->side &&
+		    !strcmp(r->events[i].ev, "rdma_destroy_id") &&
+		    event_number(r, &r->events[i], "cm_id") ==
+			    number_in(line, "cm_id"))
+			return true;
+	return false;
+}
+
+/* 打听时的失败是要的答案；post_failed 后面总跟着它的解释。*/
+static bool tells(const struct report *r, size_t i, const json_t *line)
+{
+	const struct event *event = &r->events[i];
+
 	if (!strcmp(event->ev, "warning"))
-		return true;
+		return !came_back(r, i, line);
 	return event->class == CLASS_FAILURE &&
 	       strcmp(event->ev, "post_failed") &&
 	       strcmp(text_in(line, "id"), EXPLAIN_PROBE);
@@ -177,7 +196,7 @@ static void take(const struct report *r, size_t i, struct causes *all)
 	if (event->class != CLASS_FAILURE && strcmp(event->ev, "warning"))
 		return;
 	line = event_line(r, event);
-	if (!tells(event, line)) {
+	if (!tells(r, i, line)) {
 		json_decref(line);
 		return;
 	}

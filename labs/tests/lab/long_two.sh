@@ -28,6 +28,18 @@ vlan() {
 	for host in A B; do lab kill --on $host 2>/dev/null; done
 }
 
+# By address alone, and one host's death.
+test_librdmacm() {
+	local rc=0
+	need_two_hosts || return 0
+	lab run --on A "$B/rdma_server" --cm -q -e -n 20 -t 20 >/dev/null 2>"$T/A" &
+	assertEquals 'B' '' "$(lab run --on B "$B/rdma_client" --cm -j -e -n 20 -t 20 10.98.0.1 2>&1 >"$T/B.out")"
+	wait $! || rc=$?
+	assertEquals "A: $(<"$T/A")" 0 "$rc"
+	assertEquals 'rxe0 1024' "$(jq -r '"\(.device) \(.path_mtu)"' "$T/B.out")"
+	assert_in "$(lessons/11-rdma-cm/both --two --kill : --idle 3 | tr '\n' ' ')" 'no event +after 3 s C . QP in RTS.*SEND failed.*QP in ERR'
+}
+
 test_faults_of_the_wire() {
 	local what alone receiver both
 	need_two_hosts || return 0

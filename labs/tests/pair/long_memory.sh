@@ -73,6 +73,9 @@ test_valgrind() {
 		serve once.server "${checked[@]}" "$B/rdma_server" -q -t 60 rxe0
 		run once.client "${checked[@]}" "$B/rdma_client" -q -t 60 127.0.0.1 rxe1
 		reap once.server
+		start cm.server "${checked[@]}" "$B/rdma_server" --cm -q -t 60
+		run cm.client "${checked[@]}" "$B/rdma_client" --cm -q -t 60 10.99.0.1
+		reap cm.server
 		serve many "${checked[@]}" "$B/rdma_server" -j --many 32 -t 60 rxe0
 		for i in {1..32}; do start "m$i" "$B/rdma_client" -q -e -n 20 -t 60 127.0.0.1 rxe1; done
 		reap m{1..32}
@@ -86,6 +89,7 @@ test_valgrind() {
 		done <"$T/lessons"
 	' || return 0
 	assert_pair once
+	assert_pair cm
 	assertEquals 32 "$(json many .served)"
 	for name in many m{1..32} $checked; do
 		assertEquals "$name: $(err_of "$name")" 0 "$(rc_of "$name")"

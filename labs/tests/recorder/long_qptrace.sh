@@ -55,22 +55,14 @@ session_pairs() {
 		ways ucx labs/tools/ucx_perftest -d rxe0:1 "${ucx[@]}" : \
 			labs/tools/ucx_perftest -d rxe1:1 "${ucx[@]}" 127.0.0.1
 	fi
-	if command -v rping >/dev/null; then
-		# RDMA CM listens, which TCP knows nothing of.
-		# shellcheck disable=SC2317 # called by serve
-		listening() { [[ $(rdma resource show cm_id) == *" LISTEN "*":$1 "* ]]; }
-		ways rping rping -s -a 10.99.0.1 -p PORT -C 5 : \
-			rping -c -a 10.99.0.1 -p PORT -C 5
-	fi
 }
 
 # ---- on the host
 
-# What a program prints, but for its figures, what perftest says of the clock, what rping
-# says of who hung up first, what ucx_perftest says every second, and what the recorder
-# says of UCX's CQ.
+# What a program prints, but for its figures, what perftest says of the clock, what
+# ucx_perftest says every second, and what the recorder says of UCX's CQ.
 skeleton() {
-	sed -E '/^qptrace: .* max_cqe/d; /^Correlation |^client DISCONNECT EVENT|^rdma_get_cm_event: |^\[thread /d; s/0x[0-9a-f]+/N/g; s/[0-9a-f:]*[0-9][0-9a-f:.]*/N/g
+	sed -E '/^qptrace: .* max_cqe/d; /^Correlation |^\[thread /d; s/0x[0-9a-f]+/N/g; s/[0-9a-f:]*[0-9][0-9a-f:.]*/N/g
 		s/\<-?(inf|nan)\>/N/g; s/-N/N/g; s/[ \t]+/ /g; s/ $//' "$@"
 }
 
@@ -140,12 +132,6 @@ test_other_programs() {
 	# The same text as last time is used again only if it is the same.
 	assertEquals 'each address once' 100 "$(jq -r 'select(.ev == "post_send") |
 		[.n, .wr_id, .addr, .lkey, .rkey] | @csv' "$T/t.write_bw.client.json" | sort -u | wc -l)"
-}
-
-test_rping() {
-	command -v rping >/dev/null || { skip 'no rping (package rdmacm-utils)'; return 0; }
-	assert_same rping || return 0
-	assert_in "$(values t.rping.server "$ladder")" 'RESET-INIT .*INIT-RTR RTR-RTS .*-ERR'
 }
 
 # UCX loads libibverbs where RTLD_NEXT does not see it.
