@@ -8,6 +8,7 @@
 #include "event.h"
 #include "hooks.h"
 #include "objects.h"
+#include "ring.h"
 #include "writer.h"
 
 #include <arpa/inet.h>
@@ -41,6 +42,13 @@ struct rdma_conn_param {
 	uint8_t srq;
 	uint32_t qp_num;
 };
+
+struct rdma_addrinfo {
+	int flags, family, qp_type, port_space;
+	unsigned int src_len, dst_len;
+	struct sockaddr *src, *dst;
+};
+#define RAI_PASSIVE 1
 
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 		   struct ibv_qp_init_attr *init);
@@ -98,32 +106,69 @@ static void add_address(struct line *line, const struct sockaddr *addr)
 	EXPLAIN_ERR(e, explain_cm_call(name, (e)->err, again, len, foreign), \
 		    "rdma_%s()", name)
 
-/* 除了地址（没有的是 NULL），没有别的可说的调用。*/
-#define PLAIN(name, params, address, ...)                            \
+/* 返回 private data 有多长。*/
+static unsigned int add_param(struct line *line,
+			      const struct rdma_conn_param *param)
+{
+	if (!param)
+		return 0;
+	LINE_NUMBER(line, "private_data_len", param->private_data_len);
+	LINE_NUMBER(line, "responder_resources", param->responder_resources);
+	LINE_NUMBER(line, "initiator_depth", param->initiator_depth);
+	return param->private_data_len;
+}
+
+static void warn_without_qp(const struct rdma_cm_id *id,
+			    const struct rdma_conn_param *param)
+{
+	if (!id->qp && !(param && param->qp_num))
+		event_warn(OBJECT_CM_ID, NULL, explain_cm_without_qp());
+}
+
+/* 除了 @say，没有别的可说的调用。*/
+#define PLAIN(name, params, of, say, ...)                            \
 	int rdma_##name params;                                      \
 	EXPORTED int rdma_##name params                              \
 	{                                                            \
 		REAL(rdma_##name, "RDMACM_1.0", -1);                 \
+		unsigned int len = 0;                                \
 		struct event e;                                      \
 		int rc;                                              \
 		RECORD_CM(&e, "rdma_" #name, rc, real(__VA_ARGS__)); \
-		add_address(&e.line, address);                       \
-		EXPLAIN_CALL(&e, #name, false, 0, false);            \
-		end(&e, id);                                         \
+		say;                                                 \
+		EXPLAIN_CALL(&e, #name, false, len, false);          \
+		end(&e, of);                                         \
 		return rc;                                           \
 	}
-PLAIN(bind_addr, (struct rdma_cm_id * id, struct sockaddr *addr), addr, id,
-      addr)
+PLAIN(create_id,
+      (struct rdma_event_channel * channel, struct rdma_cm_id **id,
+       void *context, int space),
+      rc ? NULL : *id, LINE_HEX(&e.line, "events", (uintptr_t)channel), channel,
+      id, context, space)
+PLAIN(create_ep,
+      (struct rdma_cm_id * *id, struct rdma_addrinfo *info, struct ibv_pd *pd,
+       struct ibv_qp_init_attr *init),
+      rc ? NULL : *id,
+      add_address(&e.line, info->flags &RAI_PASSIVE ? info->src : info->dst),
+      id, info, pd, init)
+PLAIN(migrate_id, (struct rdma_cm_id * id, struct rdma_event_channel *channel),
+      id, LINE_HEX(&e.line, "events", (uintptr_t)channel), id, channel)
+PLAIN(bind_addr, (struct rdma_cm_id * id, struct sockaddr *addr), id,
+      add_address(&e.line, addr), id, addr)
 PLAIN(resolve_addr,
       (struct rdma_cm_id * id, struct sockaddr *src, struct sockaddr *dst,
        int timeout_ms),
-      dst, id, src, dst, timeout_ms)
-PLAIN(listen, (struct rdma_cm_id * id, int backlog), NULL, id, backlog)
-PLAIN(resolve_route, (struct rdma_cm_id * id, int timeout_ms), NULL, id,
+      id, add_address(&e.line, dst), id, src, dst, timeout_ms)
+PLAIN(listen, (struct rdma_cm_id * id, int backlog), id, , id, backlog)
+PLAIN(resolve_route, (struct rdma_cm_id * id, int timeout_ms), id, , id,
       timeout_ms)
-PLAIN(disconnect, (struct rdma_cm_id * id), NULL, id)
-PLAIN(reject, (struct rdma_cm_id * id, const void *data, uint8_t len), NULL, id,
-      data, len)
+PLAIN(disconnect, (struct rdma_cm_id * id), id, , id)
+PLAIN(reject, (struct rdma_cm_id * id, const void *data, uint8_t size), id, ,
+      id, data, size)
+PLAIN(connect, (struct rdma_cm_id * id, struct rdma_conn_param *param), id,
+      len = add_param(&e.line, param), id, param)
+PLAIN(accept, (struct rdma_cm_id * id, struct rdma_conn_param *param), id,
+      (warn_without_qp(id, param), len = add_param(&e.line, param)), id, param)
 
 EXPORTED int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 			    struct ibv_qp_init_attr *init)
@@ -137,74 +182,11 @@ EXPORTED int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 		event_drop(&e);
 		return 0;
 	}
-	EXPLAIN_CALL(&e, "create_qp", false, 0, pd && pd->context != id->verbs);
+	EXPLAIN_CALL(&e, "create_qp", id->qp, 0,
+		     pd && pd->context != id->verbs);
 	end(&e, id);
 	return rc;
 }
-
-/* ---- connect 与 accept ---------------------------------------------------- */
-
-static void add_param(struct line *line, const struct rdma_conn_param *param)
-{
-	if (!param)
-		return;
-	LINE_NUMBER(line, "private_data_len", param->private_data_len);
-	LINE_NUMBER(line, "responder_resources", param->responder_resources);
-	LINE_NUMBER(line, "initiator_depth", param->initiator_depth);
-}
-
-/* 这个 id 早先连过（或接受过）没有；这一次成功了就记下。*/
-static bool done_before(const void *id, bool succeeded)
-{
-	struct object *object;
-	bool before = false;
-
-	writer_lock();
-	object = object_add(OBJECT_CM_ID, id, NULL);
-	if (object) {
-		before = object->connected;
-		object->connected = before || succeeded;
-	}
-	writer_unlock();
-	return before;
-}
-
-static void warn_without_qp(const struct rdma_cm_id *id,
-			    const struct rdma_conn_param *param)
-{
-	struct explanation why;
-	struct line line;
-
-	if (id->qp || (param && param->qp_num) || recorder_inside ||
-	    !recorder_ready())
-		return;
-	why = explain_cm_without_qp();
-	line_start(&line, "warning");
-	line_add_why(&line, &why);
-	writer_put(&line);
-}
-
-#define CONNECTION(name, accepts)                                       \
-	int rdma_##name(struct rdma_cm_id *, struct rdma_conn_param *); \
-	EXPORTED int rdma_##name(struct rdma_cm_id *id,                 \
-				 struct rdma_conn_param *param)         \
-	{                                                               \
-		REAL(rdma_##name, "RDMACM_1.0", -1);                    \
-		unsigned int len = param ? param->private_data_len : 0; \
-		struct event e;                                         \
-		bool again;                                             \
-		int rc;                                                 \
-		if (accepts)                                            \
-			warn_without_qp(id, param);                     \
-		RECORD_CM(&e, "rdma_" #name, rc, real(id, param));      \
-		again = done_before(id, !rc);                           \
-		EXPLAIN_CALL(&e, #name, again, len, false);             \
-		add_param(&e.line, param);                              \
-		end(&e, id);                                            \
-		return rc;                                              \
-	}
-CONNECTION(connect, false)
-CONNECTION(accept, true)
 
 /* ---- 事件 ----------------------------------------------------------------- */
 
@@ -212,6 +194,19 @@ CONNECTION(accept, true)
 static const void *owner_of(const struct rdma_cm_event *event)
 {
 	return event->listen_id ? event->listen_id : event->id;
+}
+
+/* 停在这里时，要说得出在等哪个 channel。*/
+static int sleep_in(__typeof__(rdma_get_cm_event) *get,
+		    struct rdma_event_channel *channel,
+		    struct rdma_cm_event **event)
+{
+	int rc;
+
+	ring_sleeps(ring_mine(), channel);
+	rc = get(channel, event);
+	ring_sleeps(ring_mine(), NULL);
+	return rc;
 }
 
 EXPORTED int rdma_get_cm_event(struct rdma_event_channel *channel,
@@ -224,13 +219,19 @@ EXPORTED int rdma_get_cm_event(struct rdma_event_channel *channel,
 	struct event e;
 	int rc;
 
-	RECORD_CM(&e, "rdma_get_cm_event", rc, real(channel, event));
-	if (rc) {
+	RECORD_CM(&e, "rdma_get_cm_event", rc, sleep_in(real, channel, event));
+	if (rc && !e.err) {
 		event_drop(&e);
 		return rc;
 	}
-	name = cm_event_name((*event)->event);
 	line_start(&e.line, "rdma_event");
+	LINE_HEX(&e.line, "events", (uintptr_t)channel);
+	EXPLAIN_CALL(&e, "get_cm_event", false, 0, false);
+	if (rc) {
+		end(&e, NULL);
+		return rc;
+	}
+	name = cm_event_name((*event)->event);
 	LINE_TEXT(&e.line, "op", name);
 	LINE_NUMBER(&e.line, "cm_status", (*event)->status);
 	why = explain_cm_event((*event)->event, (*event)->status);

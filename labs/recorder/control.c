@@ -57,53 +57,37 @@ EXPORTED struct ibv_device **ibv_get_device_list(int *num_devices)
 }
 
 /* 没有连上的 port：程序多半就此打住；用不着它的，也就没有什么，所以是警告。*/
-static void record_port(struct ibv_context *context, uint32_t id,
-			uint8_t number)
+static void record_port(struct ibv_context *context, uint8_t number)
 {
 	static const char *const states[] = { "NOP",   "DOWN",	 "INIT",
 					      "ARMED", "ACTIVE", "DEFER" };
-	struct explanation why;
 	struct ibv_port_attr port;
 	struct line line;
 
 	if (ibv_query_port(context, number, &port))
 		return;
 	line_start(&line, "port");
-	LINE_NUMBER(&line, "device", id);
 	LINE_TEXT(&line, "dev", device_of(context));
 	LINE_NUMBER(&line, "port", number);
-	LINE_TEXT(&line, "state",
-		  (unsigned int)port.state < 6 ? states[port.state]
-					       : "UNKNOWN");
-	LINE_TEXT(&line, "link",
-		  port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet"
-							     : "InfiniBand");
+	LINE_TEXT(&line, "state", states[port.state % 6]);
 	LINE_NUMBER(&line, "active_mtu", 128u << port.active_mtu);
-	LINE_NUMBER(&line, "lid", port.lid);
 	writer_put(&line);
-	if (port.state == IBV_PORT_ACTIVE)
-		return;
-	why = explain_port(context, number);
-	line_start(&line, "warning");
-	LINE_TEXT(&line, "dev", device_of(context));
-	LINE_NUMBER(&line, "port", number);
-	line_add_why(&line, &why);
-	writer_put(&line);
+	if (port.state != IBV_PORT_ACTIVE)
+		event_warn(OBJECT_CONTEXT, context,
+			   explain_port(context, number));
 }
 
 static void record_device(struct event *e, struct ibv_context *context,
 			  const char *name)
 {
 	struct ibv_device_attr attr;
-	uint32_t id = 0;
 
 	writer_lock();
 	if (context) {
 		object_add(OBJECT_CONTEXT, context, context);
-		id = object_id(OBJECT_CONTEXT, context);
 		hook_context(context);
 	}
-	LINE_NUMBER(&e->line, "device", id);
+	line_add_object(&e->line, OBJECT_CONTEXT, context);
 	LINE_TEXT(&e->line, "dev", name);
 	if (context)
 		LINE_TEXT(&e->line, "node", context->device->dev_name);
@@ -111,7 +95,7 @@ static void record_device(struct event *e, struct ibv_context *context,
 	event_end(e);
 	if (context && !ibv_query_device(context, &attr))
 		for (uint8_t i = 1; i <= attr.phys_port_cnt; i++)
-			record_port(context, id, i);
+			record_port(context, i);
 	recorder_inside--;
 	errno = e->saved_errno;
 }
@@ -125,17 +109,9 @@ EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
 	return context;
 }
 
-EXPORTED struct ibv_context *ibv_import_device(int cmd_fd)
-{
-	MADE(struct ibv_context *, context, import_device, "1.10", cmd_fd);
-	EXPLAIN_ERR(&e, UNKNOWN, "ibv_import_device(fd %d)", cmd_fd);
-	record_device(&e, context, device_of(context));
-	return context;
-}
-
 /*
- * 没有经过 ibv_open_device 的 context（provider 自己的 *dv_open_device）：在第一次
- * 用到时补上。
+ * 没有经过 ibv_open_device 的 context（ibv_import_device，provider 自己的 *dv_open_device）：
+ * 在第一次用到时补上。
  */
 static void notice(struct ibv_context *context)
 {
@@ -174,8 +150,7 @@ static void forgotten(struct event *e, struct object *object, const char *call)
 	if (e->err) {
 		object_attach(object);
 	} else {
-		if (object &&
-		    (object->kind == OBJECT_QP || object->kind == OBJECT_CQ))
+		if (object)
 			unhook(object->pointer);
 		object_free(object);
 	}
@@ -350,23 +325,8 @@ EXPORTED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 				       init->attr.max_sge, e.err),
 		    "ibv_create_srq(max_wr %u, max_sge %u)", init->attr.max_wr,
 		    init->attr.max_sge);
-	record_srq(&e, srq, pd->context, &init->attr);
+	record_srq(&e, srq, pd, pd->context, &init->attr);
 	return srq;
-}
-
-EXPORTED int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr,
-			    int mask)
-{
-	DONE(err, modify_srq, "1.1", srq, attr, mask);
-	EXPLAIN_ERR(&e, UNKNOWN,
-		    "ibv_modify_srq(max_wr %u, limit %u, mask 0x%x)",
-		    attr->max_wr, attr->srq_limit, (unsigned int)mask);
-	if (mask & IBV_SRQ_MAX_WR)
-		LINE_NUMBER(&e.line, "max_wr", attr->max_wr);
-	if (mask & IBV_SRQ_LIMIT)
-		LINE_NUMBER(&e.line, "limit", attr->srq_limit);
-	event_ends_of(&e, OBJECT_SRQ, srq);
-	return err;
 }
 
 /* ---- AH 与 multicast ------------------------------------------------------ */
@@ -425,6 +385,21 @@ static const struct {
 	EVENT(WQ_FATAL, PORT, false),
 };
 
+/* 拆 CQ、QP、SRQ 的调用，也等它们的异步事件都 ack 了才返回。*/
+static void count_async(const struct ibv_async_event *event, bool got)
+{
+	unsigned int type = event->event_type;
+	struct object *object = NULL;
+
+	writer_lock();
+	if (type < sizeof(events) / sizeof(events[0]))
+		object = object_find(events[type].of, event->element.qp);
+	if (object)
+		atomic_fetch_add(
+			got ? &object->events_got : &object->events_acked, 1);
+	writer_unlock();
+}
+
 EXPORTED int ibv_get_async_event(struct ibv_context *context,
 				 struct ibv_async_event *event)
 {
@@ -456,5 +431,15 @@ EXPORTED int ibv_get_async_event(struct ibv_context *context,
 	if (of != OBJECT_PORT) /* 是哪一种，指针都在同一处 */
 		line_add_object(&e.line, of, event->element.qp);
 	event_end(&e);
+	count_async(event, true);
 	return 0;
+}
+
+EXPORTED void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	REAL(ibv_ack_async_event, "IBVERBS_1.1", );
+
+	if (!recorder_inside && recorder_ready())
+		count_async(event, false);
+	real(event);
 }

@@ -90,6 +90,23 @@ void event_explain(struct event *event, struct explanation why, const char *fmt,
 	event->tells = true;
 }
 
+void event_warn(enum object_kind kind, const void *pointer,
+		struct explanation why)
+{
+	struct line line;
+
+	line_start(&line, "warning");
+	line_add_why(&line, &why);
+	writer_lock();
+	if (pointer)
+		line_add_object(&line, kind, pointer);
+	if (pointer && kind == OBJECT_QP)
+		LINE_NUMBER(&line, "qpn",
+			    ((const struct ibv_qp *)pointer)->qp_num);
+	writer_add_now(&line);
+	writer_unlock();
+}
+
 void event_end(struct event *event)
 {
 	struct line *line = &event->line;

@@ -59,6 +59,10 @@ void event_explain(struct event *event, struct explanation why, const char *fmt,
 	} while (0)
 #define UNKNOWN ((struct explanation){ 0 })
 
+/* What may hurt later was seen of @pointer (NULL: of no object). Without the lock. */
+void event_warn(enum object_kind kind, const void *pointer,
+		struct explanation why);
+
 /* With the lock, which it gives up; event_ends_of() takes it, and adds the object. */
 void event_end(struct event *event);
 void event_ends_of(struct event *event, enum object_kind kind,

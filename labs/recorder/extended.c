@@ -26,6 +26,8 @@ struct hook {
 	/* CQ */
 	uint64_t wc_flags;
 	struct ibv_cq_ex cq; /* 原来的指针 */
+	bool open;	     /* start_poll 与 end_poll 之间 */
+	bool warned;
 	/* QP：wr_start 与 wr_complete 之间攒着的 WR */
 	struct ibv_qp_ex qp; /* 原来的指针 */
 	unsigned int count;
@@ -95,12 +97,21 @@ static void record_current(const struct hook *h, struct ibv_cq_ex *cq)
 				  cq->status);
 }
 
+static void warn_once(struct hook *h, const struct ibv_cq_ex *cq,
+		      struct explanation why)
+{
+	if (!h->warned)
+		event_warn(OBJECT_CQ, cq, why);
+	h->warned = true;
+}
+
 static int traced_start_poll(struct ibv_cq_ex *cq,
 			     struct ibv_poll_cq_attr *attr)
 {
-	const struct hook *h = find(cq);
+	struct hook *h = find(cq);
 	int rc = h->cq.start_poll(cq, attr);
 
+	h->open = !rc;
 	if (rc)
 		ring_polled(ring_mine(), cq, true);
 	else
@@ -108,14 +119,28 @@ static int traced_start_poll(struct ibv_cq_ex *cq,
 	return rc;
 }
 
+/* rxe 的 provider 先往前走一格，再看有没有；end_poll 又走一格，CQ 从此对不上。*/
 static int traced_next_poll(struct ibv_cq_ex *cq)
 {
-	const struct hook *h = find(cq);
+	struct hook *h = find(cq);
 	int rc = h->cq.next_poll(cq);
 
 	if (!rc)
 		record_current(h, cq);
+	else if (device_is_rxe(cq->context))
+		warn_once(h, cq, because("next-poll-ahead"));
 	return rc;
+}
+
+/* 没有成功的 start_poll，provider 照样往前走，随后读到的是没有写过的 CQE。*/
+static void traced_end_poll(struct ibv_cq_ex *cq)
+{
+	struct hook *h = find(cq);
+
+	if (!h->open)
+		warn_once(h, cq, because("end-poll-alone"));
+	h->open = false;
+	h->cq.end_poll(cq);
 }
 
 static void hook_cq_ex(struct ibv_cq_ex *cq, uint64_t wc_flags)
@@ -129,9 +154,11 @@ static void hook_cq_ex(struct ibv_cq_ex *cq, uint64_t wc_flags)
 		return;
 	h->cq = *cq;
 	h->wc_flags = wc_flags;
+	h->open = h->warned = false;
 	atomic_store(&h->key, cq);
 	cq->start_poll = traced_start_poll;
 	cq->next_poll = traced_next_poll;
+	cq->end_poll = traced_end_poll;
 }
 
 void unhook(const void *object)
@@ -279,6 +306,20 @@ static void traced_wr_start(struct ibv_qp_ex *qp)
 	h->qp.wr_start(qp);
 }
 
+/* 这一批不交出去了：程序若还等它们的 completion，就永远等下去。*/
+static void traced_wr_abort(struct ibv_qp_ex *qp)
+{
+	struct hook *h = find(qp);
+	struct event e;
+
+	if (h->count && event_begin(&e, "wr_abort")) {
+		LINE_NUMBER(&e.line, "count", h->count);
+		event_ends_of(&e, OBJECT_QP, qp);
+	}
+	h->count = 0;
+	h->qp.wr_abort(qp);
+}
+
 /* 第一个 SGE 有所有 SGE 的字节。*/
 static void recall(struct ibv_send_wr *wr, struct ibv_sge *sge,
 		   const struct record *post)
@@ -344,6 +385,7 @@ static void swap_wr(struct ibv_qp_ex *qp)
 	SWAP(wr_set_sge);
 	SWAP(wr_set_sge_list);
 	SWAP(wr_start);
+	SWAP(wr_abort);
 	SWAP(wr_complete);
 #undef SWAP
 }
@@ -390,12 +432,16 @@ static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
 	struct ibv_qp_init_attr asked = plain_attr(init), got;
 	struct ibv_pd *pd =
 		init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL;
+	struct explanation why;
 	struct ibv_qp *qp;
 	struct event e;
 
 	RECORD_MADE(&e, "create_qp", qp, real->create_qp_ex(context, init));
-	EXPLAIN_ERR(&e,
-		    pd ? explain_create_qp_call(pd, &asked, e.err) : UNKNOWN,
+	why = explain_extended_qp(init->comp_mask, init->send_ops_flags,
+				  init->qp_type, e.err);
+	if (!why.id && e.err && pd)
+		why = explain_create_qp_call(pd, &asked, e.err);
+	EXPLAIN_ERR(&e, why,
 		    "ibv_create_qp_ex(%s, type %d, %u + %u WRs, "
 		    "inline %u)",
 		    context->device->name, (int)init->qp_type,
@@ -438,25 +484,10 @@ static struct ibv_srq *traced_create_srq_ex(struct ibv_context *context,
 	EXPLAIN_ERR(&e, UNKNOWN, "ibv_create_srq_ex(%s, max_wr %u, max_sge %u)",
 		    context->device->name, init->attr.max_wr,
 		    init->attr.max_sge);
-	record_srq(&e, srq, context, &init->attr);
+	record_srq(&e, srq,
+		   init->comp_mask & IBV_SRQ_INIT_ATTR_PD ? init->pd : NULL,
+		   context, &init->attr);
 	return srq;
-}
-
-static int traced_modify_qp_rate_limit(struct ibv_qp *qp,
-				       struct ibv_qp_rate_limit_attr *attr)
-{
-	struct hooked *real = hooked_of(qp->context);
-	struct event e;
-	int err;
-
-	RECORD_ERR(&e, "modify_qp_rate_limit", err,
-		   real->modify_qp_rate_limit(qp, attr));
-	LINE_NUMBER(&e.line, "qpn", qp->qp_num);
-	LINE_NUMBER(&e.line, "rate_limit", attr->rate_limit);
-	EXPLAIN_ERR(&e, UNKNOWN, "ibv_modify_qp_rate_limit(QP %u, %u kbps)",
-		    qp->qp_num, attr->rate_limit);
-	event_ends_of(&e, OBJECT_QP, qp);
-	return err;
 }
 
 static bool has(const struct verbs_context *vctx, size_t from_the_end)

@@ -169,30 +169,8 @@ static int traced_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 
 /* ---- post ----------------------------------------------------------------- */
 
-/*
- * 一串 WR 可能绕回自己：驱动走到队列满了就停，我们却没有尽头。每走到 2、4、8…… 步记一个
- * 标记，再碰到它就是绕回来了；只有一个 WR 的（几乎都是）不花一分。
- */
-struct walk {
-	const void *mark;
-	uint32_t steps, limit;
-	bool returned;
-};
-#define WALK(from) ((struct walk){ (from), 0, 2, false })
-
-static void *walk_to(struct walk *walk, void *next)
-{
-	if (next == walk->mark && next) {
-		walk->returned = true;
-		return NULL;
-	}
-	if (next && ++walk->steps == walk->limit) {
-		walk->mark = next;
-		walk->steps = 0;
-		walk->limit *= 2;
-	}
-	return next;
-}
+/* 没有队列装得下这么多。一串 WR 若绕回自己，驱动走到队列满了就停，我们却没有尽头。*/
+#define MOST_WRS 65536u
 
 /* @qp 为 NULL 是 SRQ。*/
 static void explain_refusal(const char *call, struct ibv_qp *qp, uint64_t wr_id,
@@ -300,12 +278,12 @@ static void record_recv(struct ring *ring, uint64_t stamp, const void *object,
 	{                                                                 \
 		struct ibv_##wr_kind##_wr *w = wr;                        \
 		struct ring *ring = ring_mine();                          \
-		struct walk walk = WALK(w);                               \
+		uint32_t n = 0;                                           \
 		uint64_t stamp = ring_stamp();                            \
 		struct refusal r;                                         \
 		int rc;                                                   \
                                                                           \
-		for (; w; w = walk_to(&walk, w->next))                    \
+		for (; w && n < MOST_WRS; w = w->next, n++)               \
 			record_it(ring, stamp, to, w);                    \
 		rc = real_ops(to->context)->name(to, wr, bad);            \
 		if (__builtin_expect(rc == 0, 1) || !wr)                  \
@@ -315,10 +293,9 @@ static void record_recv(struct ring *ring, uint64_t stamp, const void *object,
 				      .qp = of_qp,                        \
 				      .wr_kind = bad && *bad ? *bad : wr, \
 				      .rc = rc,                           \
-				      .returns = walk.returned };         \
+				      .returns = n == MOST_WRS };         \
 		w = bad && *bad ? *bad : (unsaid);                        \
-		walk = WALK(w);                                           \
-		for (; w; w = walk_to(&walk, w->next))                    \
+		for (; w && r.count < MOST_WRS; w = w->next)              \
 			r.count++;                                        \
 		post_refused(&r);                                         \
 		return rc;                                                \

@@ -89,15 +89,11 @@ static void complain(const char *what, int err)
 	char text[sizeof(file_name) + 256];
 	const char *name = strerrorname_np(err);
 	int n = snprintf(text, sizeof(text),
-			 IN_WORDS("qptrace: %s %s: %s%s\nqptrace: next: "
-				  "choose another file with -o\n",
-				  "qptrace: %s %s：%s%s\nqptrace: 下一步：用 "
-				  "-o 换一个文件\n"),
+			 "qptrace: %s %s: %s%s\n"
+			 "qptrace: next: choose another file with -o\n",
 			 what, file_name, name ? name : "unknown error",
-			 err != ELOOP
-				 ? ""
-				 : IN_WORDS(", symbolic links are not followed",
-					    "，不跟随符号链接"));
+			 err == ELOOP ? ", symbolic links are not followed"
+				      : "");
 
 	(void)!write(STDERR_FILENO, text, (size_t)n);
 }
@@ -184,9 +180,7 @@ struct block *file_grow(void)
 			  BLOCK_SIZE);
 	if (rc) {
 		if (!complained)
-			complain(IN_WORDS("the recording cannot grow any more,",
-					  "记录不能再变大："),
-				 -rc);
+			complain("the recording cannot grow any more,", -rc);
 		complained = true;
 		return NULL;
 	}
@@ -318,9 +312,7 @@ int file_claim(bool child)
 	}
 	if (rc) {
 		file_close();
-		complain(IN_WORDS("not recording, cannot open",
-				  "不记录，打不开"),
-			 -rc);
+		complain("not recording, cannot open", -rc);
 	} else if (recorder.watcher && strcmp(file_name, recorder.file)) {
 		for (int i = 0; i < 100 && !find_first(); i++)
 			nanosleep(&nap, NULL);

@@ -19,8 +19,7 @@ struct hooked {
 #define EACH_EXTENDED(DO) \
 	DO(create_qp_ex)  \
 	DO(create_cq_ex)  \
-	DO(create_srq_ex) \
-	DO(modify_qp_rate_limit)
+	DO(create_srq_ex)
 #define MEMBER(op) __typeof__(((struct verbs_context *)0)->op) op;
 	EACH_EXTENDED(MEMBER)
 #undef MEMBER
@@ -82,7 +81,8 @@ void record_qp(struct event *event, struct ibv_qp *qp, const struct ibv_pd *pd,
 void record_cq(struct event *event, struct ibv_cq *cq,
 	       struct ibv_context *context, int64_t asked);
 void record_srq(struct event *event, struct ibv_srq *srq,
-		struct ibv_context *context, const struct ibv_srq_attr *attr);
+		const struct ibv_pd *pd, struct ibv_context *context,
+		const struct ibv_srq_attr *attr);
 
 /*
  * ibv_destroy_cq() and rdma_destroy_id() return when all events of @pointer that were got

@@ -58,12 +58,13 @@ void record_cq(struct event *e, struct ibv_cq *cq, struct ibv_context *context,
 	event_end(e);
 }
 
-void record_srq(struct event *e, struct ibv_srq *srq,
+void record_srq(struct event *e, struct ibv_srq *srq, const struct ibv_pd *pd,
 		struct ibv_context *context, const struct ibv_srq_attr *attr)
 {
 	writer_lock();
 	object_add(OBJECT_SRQ, srq, context);
 	line_add_object(&e->line, OBJECT_SRQ, srq);
+	line_add_object(&e->line, OBJECT_PD, pd);
 	line_add_object(&e->line, OBJECT_CONTEXT, context);
 	LINE_NUMBER(&e->line, "max_wr", attr->max_wr);
 	LINE_NUMBER(&e->line, "max_sge", attr->max_sge);
@@ -74,24 +75,26 @@ void record_srq(struct event *e, struct ibv_srq *srq,
 void warn_unacked(enum object_kind kind, const void *pointer)
 {
 	const struct object *object;
-	struct explanation why;
-	struct line line;
+	uint64_t got = 0, acked = 0;
 
 	if (!recorder_ready())
 		return;
 	writer_lock();
 	object = object_find(kind, pointer);
-	if (object && object->events_got != object->events_acked) {
-		why = kind == OBJECT_CQ
-			      ? explain_unacked(object->events_got,
-						object->events_acked)
-			      : explain_cm_unacked(
-					(unsigned int)(object->events_got -
-						       object->events_acked));
-		line_start(&line, "warning");
-		line_add_object(&line, kind, pointer);
-		line_add_why(&line, &why);
-		writer_add_now(&line);
+	if (object) {
+		got = object->events_got;
+		acked = object->events_acked;
 	}
 	writer_unlock();
+	if (got != acked)
+		event_warn(kind, pointer,
+			   kind == OBJECT_CM_ID
+				   ? explain_cm_unacked(
+					     (unsigned int)(got - acked))
+			   : kind == OBJECT_CQ
+				   ? explain_unacked(got, acked)
+				   : because("async-not-acked",
+					     "ibv_destroy_%s\t%ju\t%ju",
+					     kind == OBJECT_QP ? "qp" : "srq",
+					     got, acked));
 }

@@ -20,7 +20,6 @@ struct object {
 	struct object *_Atomic next;
 	struct ibv_context *context;
 	_Atomic uint64_t events_got, events_acked; /* CQ, rdma_cm_id */
-	bool connected;				   /* rdma_cm_id, or accepted */
 	uint32_t qpn;				   /* QP */
 	bool to_error; /* the program moved it to ERR */
 	bool failed;   /* its first bad completion was told */

@@ -123,7 +123,6 @@ static void format_qp_attr(struct line *line, struct ibv_qp *qp,
 	if (mask & IBV_QP_AV)
 		format_av(line, qp, &attr->ah_attr);
 	format_ladder(line, attr, mask);
-	NUMBER(IBV_QP_RATE_LIMIT, "rate_limit", rate_limit);
 }
 
 /* 必须在真的调用之前：它一返回，别的线程可能已经 poll 到 flush 了。*/
@@ -166,20 +165,12 @@ static void record_warnings(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
 {
 	struct explanation found[MOST_WARNINGS];
 	int saved_errno = errno;
-	struct line line;
 	size_t n;
 
 	recorder_inside++;
 	n = explain_accepted(qp, attr, mask, before, found, MOST_WARNINGS);
-	for (size_t i = 0; i < n; i++) {
-		line_start(&line, "warning");
-		LINE_NUMBER(&line, "qpn", qp->qp_num);
-		line_add_why(&line, &found[i]);
-		writer_lock();
-		line_add_object(&line, OBJECT_QP, qp);
-		writer_add_now(&line);
-		writer_unlock();
-	}
+	for (size_t i = 0; i < n; i++)
+		event_warn(OBJECT_QP, qp, found[i]);
 	recorder_inside--;
 	errno = saved_errno;
 }

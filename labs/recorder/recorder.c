@@ -7,8 +7,6 @@
  */
 #include "recorder.h"
 
-#include "explain/explain.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,7 +24,6 @@ __attribute__((constructor)) static void read_environment(void)
 
 	recorder.control_only = getenv("QPTRACE_CONTROL_ONLY") != NULL;
 	recorder.last = last ? strtoull(last, NULL, 10) : DEFAULT_LAST;
-	recorder.chinese = explain_speaks_chinese(getenv("QPTRACE_LANG"));
 	recorder.watcher = watcher ? atoi(watcher) : 0;
 	if (path && strlen(path) < sizeof(recorder.file))
 		memcpy(recorder.file, path, strlen(path) + 1);

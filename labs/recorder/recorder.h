@@ -24,8 +24,6 @@
 struct recorder_config {
 	char file[4096];   /* QPTRACE_FILE; "": do not record */
 	bool control_only; /* QPTRACE_CONTROL_ONLY */
-	bool chinese;	   /* QPTRACE_LANG, or the environment's: */
-#define IN_WORDS(english, chinese_) (recorder.chinese ? (chinese_) : (english))
 	int watcher;   /* QPTRACE_WATCHER, who reads it meanwhile; 0: nobody */
 	uint64_t last; /* QPTRACE_LAST: bytes of posts and completions */
 };

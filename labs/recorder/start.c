@@ -45,6 +45,9 @@ static void last_words(int sig)
 	if (is_recording()) {
 		line_start(&line, "signal");
 		LINE_NUMBER(&line, "signal", sig);
+		if (!can_wait(sig) && ring_of_thread.slot)
+			LINE_HEX(&line, "polled",
+				 atomic_load(&ring_of_thread.slot->polled));
 		writer_last_words(&line);
 		writer_tell(TOLD_OVER, true);
 	}

@@ -385,13 +385,38 @@ static struct explanation missing_cm_call(const struct report *r, int side)
 	return (struct explanation){ 0 };
 }
 
+/* 早先为这个 id 做成过：不是“还没有到”，是已经过了。*/
+static bool done_before(const struct report *r, const struct cause *cause)
+{
+	const char *ev = text_in(cause->line, "ev");
+
+	if (strcmp(ev, "rdma_connect") && strcmp(ev, "rdma_accept"))
+		return false;
+	EACH(i, &r->side[cause->side].own)
+		if (i < cause->event && !strcmp(r->events[i].ev, ev) &&
+		    r->events[i].class != CLASS_FAILURE &&
+		    event_number(r, &r->events[i], "cm_id") ==
+			    number_in(cause->line, "cm_id"))
+			return true;
+	return false;
+}
+
 /* 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。*/
 static void follow_cm(const struct report *r, struct causes *all)
 {
 	bool known = false;
 
-	for (size_t i = 0; i < all->count; i++)
-		known = known || !strcmp(all->items[i].id, "cm-state");
+	for (size_t i = 0; i < all->count; i++) {
+		struct cause *c = &all->items[i];
+		struct explanation why = { 0 };
+
+		if (!strcmp(c->id, "cm-order") && done_before(r, c))
+			why = because("cm-state", "%s",
+				      text_in(c->line, "ev") + strlen("rdma_"));
+		if (why.id)
+			cause_restate(c, &why);
+		known = known || why.id;
+	}
 	for (size_t i = 0; i < all->count; i++) {
 		struct cause *c = &all->items[i];
 		struct explanation why = { 0 };

@@ -103,5 +103,6 @@ bool is_watched(const struct watcher *w, const char *path)
 
 const char *view_call(const struct thread_slot *slot)
 {
-	return atomic_load(&slot->sleeps) ? "get_cq_event" : slot->in;
+	return slot->in[0] || !atomic_load(&slot->sleeps) ? slot->in
+							  : "get_cq_event";
 }
