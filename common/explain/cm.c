@@ -196,9 +196,9 @@ struct explanation explain_cm_call(const char *call, int err, bool again,
 	return bad_address(err);
 }
 
-struct explanation explain_cm_unacked(unsigned int unacked)
+struct explanation explain_cm_unacked(uint64_t unacked)
 {
-	return because("cm-event-not-acked", "%u", unacked);
+	return because("cm-event-not-acked", "%ju", (uintmax_t)unacked);
 }
 
 struct explanation explain_cm_without_qp(void)

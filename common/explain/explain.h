@@ -176,7 +176,7 @@ struct explanation explain_cm_event(unsigned int type, int status);
 const char *cm_event_name(unsigned int type);
 
 /* rdma_destroy_id() while @unacked events of the id are not acknowledged. */
-struct explanation explain_cm_unacked(unsigned int unacked);
+struct explanation explain_cm_unacked(uint64_t unacked);
 
 /* rdma_accept() of an id without a QP, and without a QPN of its own. */
 struct explanation explain_cm_without_qp(void);

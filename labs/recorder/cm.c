@@ -197,18 +197,6 @@ static const void *owner_of(const struct rdma_cm_event *event)
 }
 
 /* 停在这里时，要说得出在等哪个 channel。*/
-static int sleep_in(__typeof__(rdma_get_cm_event) *get,
-		    struct rdma_event_channel *channel,
-		    struct rdma_cm_event **event)
-{
-	int rc;
-
-	ring_sleeps(ring_mine(), channel);
-	rc = get(channel, event);
-	ring_sleeps(ring_mine(), NULL);
-	return rc;
-}
-
 EXPORTED int rdma_get_cm_event(struct rdma_event_channel *channel,
 			       struct rdma_cm_event **event)
 {
@@ -219,7 +207,9 @@ EXPORTED int rdma_get_cm_event(struct rdma_event_channel *channel,
 	struct event e;
 	int rc;
 
-	RECORD_CM(&e, "rdma_get_cm_event", rc, sleep_in(real, channel, event));
+	RECORD_CM(&e, "rdma_get_cm_event", rc,
+		  (ring_sleeps(ring_mine(), channel), real(channel, event)));
+	ring_sleeps(ring_mine(), NULL);
 	if (rc && !e.err) {
 		event_drop(&e);
 		return rc;

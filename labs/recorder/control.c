@@ -251,7 +251,11 @@ EXPORTED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
 
 EXPORTED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
-	DONE(err, resize_cq, "1.1", cq, cqe);
+	REAL(ibv_resize_cq, "IBVERBS_1.1", ENOSYS);
+	struct event e;
+	int err;
+
+	RECORD_ERR(&e, "resize_cq", err, real(cq, cqe));
 	EXPLAIN_ERR(&e, UNKNOWN, "ibv_resize_cq(%d)", cqe);
 	LINE_NUMBER(&e.line, "cqe_asked", cqe);
 	LINE_NUMBER(&e.line, "cqe", cq->cqe);

@@ -145,8 +145,8 @@ void *real_symbol(const char *name, const char *version)
 static void *instead_of(void *found, const char *name)
 {
 	static const char *const versions[] = {
-		"IBVERBS_1.0",	"IBVERBS_1.1",	"IBVERBS_1.7",	"IBVERBS_1.8",
-		"IBVERBS_1.12", "IBVERBS_1.15", "IBVERBS_1.17",
+		"IBVERBS_1.0", "IBVERBS_1.1",  "IBVERBS_1.6",  "IBVERBS_1.7",
+		"IBVERBS_1.8", "IBVERBS_1.12", "IBVERBS_1.15", "IBVERBS_1.17",
 	};
 	int saved_errno = errno;
 	void *result = found;

@@ -107,18 +107,13 @@ void *real_symbol(const char *name, const char *version);
 
 /*
  * The beginning of a wrapper that is ibv_@name and no more: `real`, the event `e`, and
- * @result, a pointer or an error number.
+ * @result, a pointer.
  */
 #define MADE(type, result, name, version, ...)      \
 	REAL(ibv_##name, "IBVERBS_" version, NULL); \
 	struct event e;                             \
 	type result;                                \
 	RECORD_MADE(&e, #name, result, real(__VA_ARGS__))
-#define DONE(err, name, version, ...)                 \
-	REAL(ibv_##name, "IBVERBS_" version, ENOSYS); \
-	struct event e;                               \
-	int err;                                      \
-	RECORD_ERR(&e, #name, err, real(__VA_ARGS__))
 
 /* The interposed name comes out of the library in spite of its visibility. */
 #define EXPORTED __attribute__((visibility("default")))

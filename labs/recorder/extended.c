@@ -397,6 +397,16 @@ static struct ibv_qp_ex *as_qp_ex(struct ibv_qp *qp)
 	return real(qp);
 }
 
+/* 得到 NULL 而不看的，接着就崩溃。*/
+EXPORTED struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	struct ibv_qp_ex *ex = as_qp_ex(qp);
+
+	if (!ex && !recorder_inside && recorder_ready())
+		event_warn(OBJECT_QP, qp, because("no-wr-functions"));
+	return ex;
+}
+
 /* 结尾的 wr_atomic_write 旧版没有：只抄到它前面。*/
 void hook_qp(struct ibv_qp *qp)
 {
@@ -447,6 +457,10 @@ static struct ibv_qp *traced_create_qp_ex(struct ibv_context *context,
 		    context->device->name, (int)init->qp_type,
 		    asked.cap.max_send_wr, asked.cap.max_recv_wr,
 		    asked.cap.max_inline_data);
+	LINE_HEX(&e.line, "send_ops",
+		 init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+			 ? init->send_ops_flags
+			 : 0);
 	got = plain_attr(init);
 	if (qp)
 		hook_qp(qp);
@@ -467,6 +481,7 @@ static struct ibv_cq_ex *traced_create_cq_ex(struct ibv_context *context,
 					   (int)init->comp_vector, e.err),
 		    "ibv_create_cq_ex(%s, cqe %u, comp_vector %u)",
 		    context->device->name, init->cqe, init->comp_vector);
+	LINE_HEX(&e.line, "wc_flags", init->wc_flags);
 	if (cq)
 		hook_cq_ex(cq, init->wc_flags);
 	record_cq(&e, cq ? ibv_cq_ex_to_cq(cq) : NULL, context, init->cqe);
@@ -490,12 +505,9 @@ static struct ibv_srq *traced_create_srq_ex(struct ibv_context *context,
 	return srq;
 }
 
-static bool has(const struct verbs_context *vctx, size_t from_the_end)
-{
-	return vctx && vctx->sz >= from_the_end;
-}
 #define HAS(vctx, op) \
-	has(vctx, sizeof(*(vctx)) - offsetof(struct verbs_context, op))
+	((vctx) &&    \
+	 (vctx)->sz >= sizeof(*(vctx)) - offsetof(struct verbs_context, op))
 
 void hook_context(struct ibv_context *context)
 {

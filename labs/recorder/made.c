@@ -75,26 +75,25 @@ void record_srq(struct event *e, struct ibv_srq *srq, const struct ibv_pd *pd,
 void warn_unacked(enum object_kind kind, const void *pointer)
 {
 	const struct object *object;
-	uint64_t got = 0, acked = 0;
+	uint64_t got, acked;
 
 	if (!recorder_ready())
 		return;
 	writer_lock();
 	object = object_find(kind, pointer);
-	if (object) {
-		got = object->events_got;
-		acked = object->events_acked;
-	}
+	got = object ? object->events_got : 0;
+	acked = object ? object->events_acked : 0;
 	writer_unlock();
-	if (got != acked)
+	if (got == acked)
+		return;
+	if (kind == OBJECT_CM_ID)
+		event_warn(kind, pointer, explain_cm_unacked(got - acked));
+	else if (kind == OBJECT_CQ)
+		event_warn(kind, pointer, explain_unacked(got, acked));
+	else
 		event_warn(kind, pointer,
-			   kind == OBJECT_CM_ID
-				   ? explain_cm_unacked(
-					     (unsigned int)(got - acked))
-			   : kind == OBJECT_CQ
-				   ? explain_unacked(got, acked)
-				   : because("async-not-acked",
-					     "ibv_destroy_%s\t%ju\t%ju",
-					     kind == OBJECT_QP ? "qp" : "srq",
-					     got, acked));
+			   because("async-not-acked", "%s\t%ju\t%ju",
+				   kind == OBJECT_QP ? "ibv_destroy_qp"
+						     : "ibv_destroy_srq",
+				   got, acked));
 }

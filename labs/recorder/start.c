@@ -35,16 +35,24 @@ static bool can_wait(int sig)
  * 同步的信号（SIGSEGV）返回后会在原来的指令上再发生一次；异步的则要再发一次。来的时候若正
  * 在写记录（忙着发的程序常常如此：环满了，它自己写），就写完再死。
  */
-static void last_words(int sig)
+static void last_words(int sig, siginfo_t *info, void *at)
 {
 	struct sigaction standard = { .sa_handler = SIG_DFL };
 	struct line line;
 
+	(void)at;
+	if (sig == SIGQUIT) { /* Ctrl-\：看着的人来说它在等什么，程序接着跑 */
+		if (is_recording())
+			writer_tell(TOLD_ASKED, false);
+		return;
+	}
 	if (is_recording() && can_wait(sig) && writer_puts_off(sig))
 		return;
 	if (is_recording()) {
 		line_start(&line, "signal");
 		LINE_NUMBER(&line, "signal", sig);
+		if (!can_wait(sig) && info->si_code > 0)
+			LINE_HEX(&line, "fault", (uintptr_t)info->si_addr);
 		if (!can_wait(sig) && ring_of_thread.slot)
 			LINE_HEX(&line, "polled",
 				 atomic_load(&ring_of_thread.slot->polled));
@@ -55,18 +63,11 @@ static void last_words(int sig)
 	raise(sig);
 }
 
-/* Ctrl-\：看着的人来说它在等什么，程序接着跑。*/
-static void why(int sig)
-{
-	(void)sig;
-	if (is_recording())
-		writer_tell(TOLD_ASKED, false);
-}
-
 /* 程序自己处理或忽略的信号不碰；它以后要装自己的，照样装得上。*/
-static void catch_default(int sig, void (*handler)(int), int flags)
+static void catch_default(int sig, int flags)
 {
-	struct sigaction act = { .sa_handler = handler, .sa_flags = flags };
+	struct sigaction act = { .sa_sigaction = last_words,
+				 .sa_flags = flags | SA_SIGINFO };
 	struct sigaction now;
 
 	if (!sigaction(sig, NULL, &now) && !(now.sa_flags & SA_SIGINFO) &&
@@ -81,8 +82,8 @@ static void catch_signals(void)
 				     SIGPIPE, SIGALRM, SIGXCPU, SIGSYS };
 
 	for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
-		catch_default(fatal[i], last_words, SA_ONSTACK);
-	catch_default(SIGQUIT, why, SA_ONSTACK | SA_RESTART);
+		catch_default(fatal[i], SA_ONSTACK);
+	catch_default(SIGQUIT, SA_ONSTACK | SA_RESTART);
 }
 
 /* ---- 开始 ----------------------------------------------------------------- */

@@ -161,6 +161,20 @@ static bool was_a_try(const struct report *r, const struct cause *cause)
 	return false;
 }
 
+/* 驱动拒绝的，是交给一个已经拆掉了的 QP 的：怎样拒绝的，什么也不说明。*/
+static bool was_too_late(const struct report *r, const struct cause *cause)
+{
+	size_t i = cause->event;
+
+	if (strcmp(text_in(cause->line, "about"), "post"))
+		return false;
+	while (i-- > 0)
+		if (r->events[i].side == cause->side &&
+		    !strcmp(r->events[i].ev, "post_failed"))
+			return r->events[i].late;
+	return false;
+}
+
 void weigh_failures(const struct report *r, struct causes *all)
 {
 	for (size_t i = 0; i < all->count; i++) {
@@ -168,6 +182,11 @@ void weigh_failures(const struct report *r, struct causes *all)
 
 		if (c->kind != CAUSE_FAILURE)
 			continue;
+		if (was_too_late(r, c)) {
+			c->kind = CAUSE_AFTERMATH;
+			check_used_after(r, all);
+			continue;
+		}
 		if (!strcmp(c->id, "still-used"))
 			name_holder(r, c);
 		find_leak(r, c);
@@ -218,6 +237,57 @@ void check_used_after(const struct report *r, struct causes *all)
 			      qp ? "posts to it" : "polls it");
 		cause_add(r, all, i, NULL, &why);
 		return;
+	}
+}
+
+#define NEAR_NULL 4096u
+
+/*
+ * 通过 NULL 附近的指针崩溃：扩展 API 里，没有要的操作与字段，函数指针就是 NULL。刚取到
+ * completion 的，是在读它的字段；否则是在 post。
+ */
+void check_crash(const struct report *r, struct causes *all)
+{
+	static const char *const words[][2] = {
+		{ "a QP of it has ibv_wr functions only for the operations in "
+		  "its send_ops_flags",
+		  "set IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, and in send_ops_flags "
+		  "each operation that is posted; check that ibv_qp_to_qp_ex "
+		  "gives no NULL" },
+		{ "a CQ of it gives only the fields in its wc_flags",
+		  "ask for each field that is read (ibv_wc_read_...) in "
+		  "wc_flags of ibv_create_cq_ex" },
+	};
+	struct explanation why;
+
+	for (int s = 0; s < r->sides; s++) {
+		size_t at = last_event(r, s, "signal", NULL);
+		bool reads = false, cq = false, qp = false;
+		json_t *line =
+			at == NOWHERE ? NULL : event_line(r, &r->events[at]);
+		bool null = json_object_get(line, "fault") &&
+			    value_in(line, "fault") < NEAR_NULL;
+
+		json_decref(line);
+		if (!null || believe(all, s, "no-wr-functions"))
+			continue;
+		EACH(i, &r->side[s].own) {
+			const struct event *e = &r->events[i];
+
+			if (is_data(e))
+				reads = e->class == CLASS_COMPLETION;
+			if (strncmp(e->ev, "create_", 7))
+				continue;
+			line = event_line(r, e);
+			qp = qp || value_in(line, "send_ops");
+			cq = cq || json_object_get(line, "wc_flags");
+			json_decref(line);
+		}
+		cq = cq && reads;
+		why = because("null-operation", "%s\t%s\t%s", r->side[s].name,
+			      words[cq][0], words[cq][1]);
+		if (qp || cq)
+			cause_suggest(r, all, at, &why);
 	}
 }
 
@@ -293,7 +363,7 @@ struct explanation why_nothing(const struct report *r, int side)
 
 /* ---- 等的不会来 ------------------------------------------------------------ */
 
-/* 对端发过来的全是不带 immediate 的 WRITE、READ：这一边的 CQ 里什么也不会有。*/
+/* 对端 post 的全是不带 immediate 的 WRITE、READ、atomic：这一边的 CQ 里什么也不会有。*/
 void check_silent_write(const struct report *r, struct causes *all)
 {
 	struct explanation why;
@@ -302,7 +372,7 @@ void check_silent_write(const struct report *r, struct causes *all)
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
 		size_t writes = 0, where = NOWHERE;
-		bool takes = false;
+		bool takes = false, reads = false;
 
 		if (!qp->peer || !gave_up(&r->side[qp->peer->side]) ||
 		    !is_waiting_for_completion(r, qp->peer->side) ||
@@ -312,17 +382,19 @@ void check_silent_write(const struct report *r, struct causes *all)
 			const struct event *e = &r->events[k];
 
 			takes = takes || takes_receive(e);
-			if (strcmp(e->op, "RDMA_WRITE") ||
-			    e->class != CLASS_POST_SEND || e->refused ||
+			if (e->class != CLASS_POST_SEND || e->refused ||
 			    (e->complete != NOWHERE && came_to_nothing(r, e)))
 				continue;
+			reads = reads || strcmp(e->op, "RDMA_WRITE");
 			writes++;
 			where = k;
 		}
 		if (!writes || takes)
 			continue;
-		why = because("write-is-silent", "%s\t%zu",
-			      world_name(r, name, sizeof(name), qp), writes);
+		why = because("write-is-silent", "%s\t%zu\t%s",
+			      world_name(r, name, sizeof(name), qp), writes,
+			      reads ? "RDMA READs or atomics"
+				    : "RDMA WRITEs without immediate");
 		cause_suggest(r, all, where, &why);
 		return;
 	}
@@ -414,8 +486,8 @@ static const char *why_left(const struct report *r, const struct qp *qp,
 	return side->ended ? "ended" : NULL;
 }
 
-static void count_messages(const struct report *r, const struct qp *qp,
-			   size_t *sent, size_t *taken)
+void count_messages(const struct report *r, const struct qp *qp, size_t *sent,
+		    size_t *taken)
 {
 	*sent = *taken = 0;
 	EACH(i, &qp->own) {

@@ -339,9 +339,10 @@ static void believe_hangs(const struct report *r, struct causes *all)
 static bool came_true(const struct report *r, const struct cause *cause)
 {
 	static const char *const mild[] = {
-		"retry-forever",       "timeout-zero",
-		"retry-too-large",     "rnr-retry-too-large",
-		"rnr-timer-too-large", "path-mtu-above-active"
+		"no-wr-functions",	"retry-forever",
+		"timeout-zero",		"retry-too-large",
+		"rnr-retry-too-large",	"rnr-timer-too-large",
+		"path-mtu-above-active"
 	};
 	const struct qp *qp = qp_of(r, cause->side, cause->qp);
 
@@ -385,22 +386,6 @@ static struct explanation missing_cm_call(const struct report *r, int side)
 	return (struct explanation){ 0 };
 }
 
-/* 早先为这个 id 做成过：不是“还没有到”，是已经过了。*/
-static bool done_before(const struct report *r, const struct cause *cause)
-{
-	const char *ev = text_in(cause->line, "ev");
-
-	if (strcmp(ev, "rdma_connect") && strcmp(ev, "rdma_accept"))
-		return false;
-	EACH(i, &r->side[cause->side].own)
-		if (i < cause->event && !strcmp(r->events[i].ev, ev) &&
-		    r->events[i].class != CLASS_FAILURE &&
-		    event_number(r, &r->events[i], "cm_id") ==
-			    number_in(cause->line, "cm_id"))
-			return true;
-	return false;
-}
-
 /* 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。*/
 static void follow_cm(const struct report *r, struct causes *all)
 {
@@ -410,12 +395,12 @@ static void follow_cm(const struct report *r, struct causes *all)
 		struct cause *c = &all->items[i];
 		struct explanation why = { 0 };
 
-		if (!strcmp(c->id, "cm-order") && done_before(r, c))
-			why = because("cm-state", "%s",
-				      text_in(c->line, "ev") + strlen("rdma_"));
+		if (!strcmp(c->id, "cm-order"))
+			why = why_out_of_order(r, c);
 		if (why.id)
 			cause_restate(c, &why);
-		known = known || why.id;
+		c->proven = c->proven && !why.id;
+		known = known || !strcmp(c->id, "cm-state");
 	}
 	for (size_t i = 0; i < all->count; i++) {
 		struct cause *c = &all->items[i];
@@ -468,8 +453,10 @@ static void follow_sleepers(const struct report *r, struct causes *all)
 		check_sleepers(r, all);
 		for (size_t k = 0; k < all->count; k++)
 			if (!strcmp(all->items[k].id, "peer-asleep") &&
-			    all->items[k].side == qp->peer->side)
+			    all->items[k].side == qp->peer->side) {
 				all->items[i].kind = CAUSE_AFTERMATH;
+				all->items[k].kind = CAUSE_FAILURE;
+			}
 	}
 }
 
@@ -593,16 +580,37 @@ static bool is_only_hint(const struct report *r, const struct cause *cause)
 void report_blame(const struct report *r, struct causes *all)
 {
 	static rule *const rules[] = {
-		compare_pairs,	      check_writes,	check_datagrams,
-		check_own_requests,   believe_warnings, check_silent_write,
-		check_sleepers,	      check_dead,	check_used_after,
-		check_forked,	      check_cm,		check_lengths,
-		check_doubled,	      check_cq_room,	check_surplus,
-		check_receives,	      check_unsignaled, check_unread_event,
-		check_lost,	      check_tcp,	check_no_cm_event,
-		check_nothing_posted, check_exchange,	check_late_arm,
-		check_untaken,	      check_stuck,	check_deadlock,
-		check_all_taken,      suspect_exchange, check_reuse,
+		compare_pairs,
+		check_writes,
+		check_datagrams,
+		check_own_requests,
+		believe_warnings,
+		check_silent_write,
+		check_dead,
+		check_used_after,
+		check_crash,
+		check_forked,
+		check_cm,
+		check_lengths,
+		check_doubled,
+		check_cq_room,
+		check_surplus,
+		check_receives,
+		check_unsignaled,
+		check_unread_event,
+		check_lost,
+		check_tcp,
+		check_no_cm_event,
+		check_sleepers,
+		check_nothing_posted,
+		check_exchange,
+		check_late_arm,
+		check_untaken,
+		check_stuck,
+		check_deadlock,
+		check_all_taken,
+		suspect_exchange,
+		check_reuse,
 		tell_direction,
 	};
 

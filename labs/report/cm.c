@@ -42,6 +42,18 @@ static uint64_t port_in_vain(const struct report *r, int side, int other,
 	return *theirs ? mine : 0;
 }
 
+static size_t count_calls(const struct report *r, int side, const char *ev,
+			  const char *op)
+{
+	size_t n = any_thread_in(r, side, ev);
+
+	EACH(i, &r->side[side].own)
+		n += r->events[i].class != CLASS_FAILURE &&
+		     !strcmp(r->events[i].ev, ev) &&
+		     !strcmp(r->events[i].op, op);
+	return n;
+}
+
 static bool has_accepted(const struct report *r, int side)
 {
 	return last_event(r, side, "rdma_event", "CONNECT_REQUEST") !=
@@ -77,17 +89,48 @@ static struct explanation wrong_port(const struct report *r, int s, int o)
 	return why;
 }
 
+/* 在别的 fd 上等的，也会看见 channel 的。*/
+static bool sits_in_poll(const struct report *r, int side)
+{
+	EACH(i, &r->side[side].own) {
+		json_t *line;
+		bool found;
+
+		if (strcmp(r->events[i].ev, "thread"))
+			continue;
+		line = event_line(r, &r->events[i]);
+		found = strstr(text_in(line, "in"), "poll") ||
+			strstr(text_in(line, "in"), "select");
+		json_decref(line);
+		if (found)
+			return true;
+	}
+	return false;
+}
+
+/* 请求多半到了，@o 却没有来取：它听着，人在别处。*/
 static struct explanation request_lost(const struct report *r, int s, int o)
 {
+	size_t asked = count_calls(r, s, "rdma_connect", "");
+	size_t taken = count_calls(r, o, "rdma_event", "CONNECT_REQUEST");
+
 	if (!asks(r, s) || last_event(r, o, "rdma_listen", NULL) == NOWHERE ||
-	    last_event(r, o, "rdma_event", "CONNECT_REQUEST") != NOWHERE)
+	    taken >= asked)
+		return (struct explanation){ 0 };
+	if (r->side[s].other_count == 1 && r->side[o].other_count == 1 &&
+	    !any_thread_in(r, o, "rdma_get_cm_event") && !sits_in_poll(r, o))
+		return because("cm-request-unread", "%s\t%zu\t%s\t%zu",
+			       r->side[s].name, asked, r->side[o].name, taken);
+	if (taken)
 		return (struct explanation){ 0 };
 	return because("nothing-arrives", "%s", r->side[s].name);
 }
 
 static struct explanation answer_lost(const struct report *r, int s, int o)
 {
-	if (!asks(r, s) || !has_accepted(r, o))
+	if (!asks(r, s) || !has_accepted(r, o) ||
+	    count_calls(r, s, "rdma_connect", "") >
+		    count_calls(r, o, "rdma_accept", ""))
 		return (struct explanation){ 0 };
 	return because("acks-lost", "");
 }
@@ -240,8 +283,11 @@ static enum cm_state cm_step(enum cm_state now, const struct event *e,
 
 #define MOST_IDS 64
 
-/* @side 的 channel @events 上，最后有过事的 id 到了哪一步；*listens：上面还有一个在听。*/
-static enum cm_state cm_state_of(const struct report *r, int side,
+/*
+ * @side 停在 @until 的时候，channel @events 上最后有过事的 id 到了哪一步；*listens：上面还有
+ * 一个在听。
+ */
+static enum cm_state cm_state_of(const struct report *r, int side, size_t until,
 				 uint64_t events, bool *listens)
 {
 	enum cm_state now[MOST_IDS] = { CM_UNKNOWN };
@@ -253,7 +299,8 @@ static enum cm_state cm_state_of(const struct report *r, int side,
 		uint64_t id, channel;
 		json_t *line;
 
-		if (strncmp(e->ev, "rdma_", 5) || e->class == CLASS_FAILURE)
+		if (i > until || strncmp(e->ev, "rdma_", 5) ||
+		    e->class == CLASS_FAILURE)
 			continue;
 		line = event_line(r, e);
 		id = number_in(line, "cm_id") % MOST_IDS;
@@ -294,7 +341,7 @@ void check_no_cm_event(const struct report *r, struct causes *all)
 		    !event_says(r, e, "verb", "rdma_get_cm_event"))
 			continue;
 		line = event_line(r, e);
-		state = cm_state_of(r, e->side, value_in(line, "events"),
+		state = cm_state_of(r, e->side, i, value_in(line, "events"),
 				    &listens);
 		json_decref(line);
 		if (state < CM_NEW || state == CM_GONE ||
@@ -307,6 +354,42 @@ void check_no_cm_event(const struct report *r, struct causes *all)
 			      cm_words[state][1]);
 		cause_suggest(r, all, i, &why);
 	}
+}
+
+#define DEPTH_OF_MOST 16 /* 许多设备只有这么多 */
+
+/* EINVAL 多半是次序不对。可是它先前做成过，或者正是时候，错的就是别的。*/
+struct explanation why_out_of_order(const struct report *r,
+				    const struct cause *cause)
+{
+	const char *ev = text_in(cause->line, "ev");
+	uint64_t depth = number_in(cause->line, "initiator_depth");
+	uint64_t resources = number_in(cause->line, "responder_resources");
+	bool connects = !strcmp(ev, "rdma_connect"), alone = false;
+	enum cm_state now = CM_UNKNOWN;
+
+	if (!connects && strcmp(ev, "rdma_accept"))
+		return (struct explanation){ 0 };
+	EACH(i, &r->side[cause->side].own) {
+		const struct event *e = &r->events[i];
+		json_t *line;
+
+		if (i >= cause->event || strncmp(e->ev, "rdma_", 5) ||
+		    e->class == CLASS_FAILURE)
+			continue;
+		line = event_line(r, e);
+		if (number_in(line, "cm_id") == number_in(cause->line, "cm_id"))
+			now = strcmp(e->ev, ev) ? cm_step(now, e, line, &alone)
+						: CM_PENDING;
+		json_decref(line);
+	}
+	if (now == CM_PENDING || now >= CM_CONNECTED)
+		return because("cm-state", "%s", ev + strlen("rdma_"));
+	if (now != (connects ? CM_ROUTE : CM_ASKED))
+		return (struct explanation){ 0 };
+	if (depth <= DEPTH_OF_MOST && resources <= DEPTH_OF_MOST)
+		return because("driver-refused", "%s", ev);
+	return because("cm-depth", "%s\t%ju\t%ju", ev, depth, resources);
 }
 
 /* 占着这个端口的，是它自己的另一个 id。*/
@@ -325,7 +408,7 @@ struct explanation why_port_in_use(const struct report *r,
 		    event_number(r, e, "port") == port)
 			why = because("cm-port-own", "%ju\t%ju\t%s", port,
 				      event_number(r, e, "cm_id"), e->ev);
-		if (!strcmp(e->ev, "rdma_destroy_id"))
+		if (i < cause->event && !strcmp(e->ev, "rdma_destroy_id"))
 			why.id = NULL;
 	}
 	return why;

@@ -107,6 +107,18 @@ void cause_add(const struct report *r, struct causes *all, size_t event,
 	all->items[all->count++] = new;
 }
 
+bool believe(struct causes *all, int side, const char *id)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if ((side < 0 || all->items[i].side == side) &&
+		    !strcmp(all->items[i].id, id)) {
+			all->items[i].kind = CAUSE_FAILURE;
+			all->items[i].proven = true;
+			return true;
+		}
+	return false;
+}
+
 size_t last_of(const struct report *r, int side)
 {
 	const struct list *own = &r->side[side].own;

@@ -41,6 +41,34 @@ static bool same_text(const struct qp *a, const char *key_a, const struct qp *b,
 	return x && y && !strcmp(x, y);
 }
 
+/* @a 的包去的 GID，是另一个设备的，不是 @b 的。*/
+static bool goes_past(const struct report *r, const struct qp *a,
+		      const struct qp *b)
+{
+	for (size_t i = 0; i < r->qp_count; i++)
+		if (strcmp(r->qps[i].dev, b->dev) &&
+		    same_text(a, "dgid", &r->qps[i], "sgid"))
+			return true;
+	return false;
+}
+
+/*
+ * 旁边碰巧在跑的程序，QPN 常常也对得上：每个设备都从 17 数起。用户自己挑出来的两份记录才可以连
+ * GID 也对不上。
+ */
+static bool are_strangers(const struct report *r, const struct qp *a,
+			  const struct qp *b)
+{
+	const struct side *x = &r->side[a->side], *y = &r->side[b->side];
+
+	if (!r->by || a->side == b->side ||
+	    (is_watched(r->by, x->path) && is_watched(r->by, y->path)))
+		return false;
+	return (x->ended && x->last < y->first) ||
+	       (y->ended && y->last < x->first) || goes_past(r, a, b) ||
+	       goes_past(r, b, a);
+}
+
 /*
  * 两边的话对得上几条？QPN 写错正是要找的错误之一，所以不能只凭 QPN 配对：对上的
  * 越多越像。没有一个 QPN 对得上的，只有没有别的可选时（@only）才算一对：同一台机器上
@@ -48,12 +76,14 @@ static bool same_text(const struct qp *a, const char *key_a, const struct qp *b,
  * 从同一个 GID 发往同一个 GID 的不是：两台主机的 QPN 常常相同，旁边上一次运行的记录看着就像
  * 对端。
  */
-static int likeness(const struct qp *a, const struct qp *b, bool only)
+static int likeness(const struct report *r, const struct qp *a,
+		    const struct qp *b, bool only)
 {
 	int score = 4 * (qp_believes(a, "dest_qpn") == (int64_t)b->qpn) +
 		    4 * (qp_believes(b, "dest_qpn") == (int64_t)a->qpn);
 
 	if (strcmp(a->type, b->type) || (!only && !score) ||
+	    are_strangers(r, a, b) ||
 	    (same_text(a, "sgid", b, "sgid") &&
 	     same_text(a, "dgid", b, "dgid") &&
 	     !same_text(a, "sgid", a, "dgid")))
@@ -99,10 +129,10 @@ static bool join_best(struct report *r)
 		for (size_t j = i + 1; is_free(&r->qps[i]) && j < r->qp_count;
 		     j++) {
 			bool apart = r->qps[i].side != r->qps[j].side;
-			int score =
-				apart && is_free(&r->qps[j])
-					? likeness(&r->qps[i], &r->qps[j], only)
-					: -1;
+			int score = apart && is_free(&r->qps[j])
+					    ? likeness(r, &r->qps[i],
+						       &r->qps[j], only)
+					    : -1;
 
 			if (score < floor)
 				continue;
@@ -153,7 +183,7 @@ static void join_sure(struct report *r, struct qp *qp, const json_t *index)
 	{
 		struct qp *other = &r->qps[json_integer_value(item)];
 		int score = other != qp && is_free(other)
-				    ? likeness(qp, other, false)
+				    ? likeness(r, qp, other, false)
 				    : -1;
 
 		score -= other->side == qp->side;

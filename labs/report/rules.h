@@ -39,6 +39,9 @@ void cause_add(const struct report *r, struct causes *all, size_t event,
 void cause_suggest(const struct report *r, struct causes *all, size_t event,
 		   const struct explanation *why);
 
+/* @side (-1: any) was warned of @id: that is it. False: it was not. */
+bool believe(struct causes *all, int side, const char *id);
+
 /* The last event of a side; the last ibv_modify_qp of a QP. */
 size_t last_of(const struct report *r, int side);
 size_t modified(const struct report *r, const struct qp *qp);
@@ -109,6 +112,10 @@ bool waits_for_nothing(const struct report *r, int side, uint64_t cq);
 bool never_connected(const struct report *r, int side);
 bool never_accepted(const struct report *r, int side);
 
+/* The call that came at the wrong time, did it? Nothing: yes. */
+struct explanation why_out_of_order(const struct report *r,
+				    const struct cause *cause);
+
 /* The program itself uses the port that it asks for: where. */
 struct explanation why_port_in_use(const struct report *r,
 				   const struct cause *cause);
@@ -127,6 +134,10 @@ struct explanation why_no_event_for(const struct report *r,
 /* Names what stands behind a failed call: who holds it, what was not given back. */
 void weigh_failures(const struct report *r, struct causes *all);
 
+/* How many messages @qp has sent, and how many of them its peer has taken. */
+void count_messages(const struct report *r, const struct qp *qp, size_t *sent,
+		    size_t *taken);
+
 /* @side waits for completions, and none can come: why. */
 struct explanation why_nothing(const struct report *r, int side);
 
@@ -138,7 +149,7 @@ rule compare_pairs, check_writes, check_datagrams, check_receives,
 rule check_doubled, check_surplus, check_unsignaled, check_nothing_posted,
 	check_unread_event, check_late_arm, check_own_requests;
 rule check_sleepers, check_dead, check_cm, check_tcp, check_exchange,
-	check_used_after, check_silent_write, blame_other_thread, check_reuse,
+	check_used_after, check_crash, check_silent_write, blame_other_thread, check_reuse,
 	check_lengths, check_all_taken, check_forked, check_no_cm_event,
 	check_untaken, check_stuck, check_lost, check_deadlock, tell_direction,
 	suspect_exchange;

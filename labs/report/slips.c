@@ -132,6 +132,23 @@ void check_unsignaled(const struct report *r, struct causes *all)
 
 /* ---- 该有的没有 ------------------------------------------------------------ */
 
+/* 它在看 @cq，可是还没有完成的 send，进的是同一个 QP 的另一个 CQ。*/
+static bool sends_go_elsewhere(const struct report *r, int side, uint64_t cq)
+{
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, side, e->qp);
+
+		if (e->class == CLASS_POST_SEND && qp && !e->refused &&
+		    !e->gone && e->complete == NOWHERE &&
+		    makes_completion(r, qp, e) &&
+		    number_in(qp->first, "recv_cq") == cq &&
+		    number_in(qp->first, "send_cq") != cq)
+			return true;
+	}
+	return false;
+}
+
 void check_nothing_posted(const struct report *r, struct causes *all)
 {
 	struct explanation why;
@@ -140,7 +157,11 @@ void check_nothing_posted(const struct report *r, struct causes *all)
 	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
 		if (!is_stuck_polling(r, s, &where))
 			continue;
-		why = why_nothing(r, s);
+		if (sends_go_elsewhere(
+			    r, s, event_number(r, &r->events[where], "cq")))
+			why = because("wrong-cq", "send\tsend_cq");
+		else
+			why = why_nothing(r, s);
 		cause_suggest(r, all, where, &why);
 	}
 }

@@ -33,11 +33,13 @@ static bool reads_socket(const json_t *line)
 	       IS_ONE_OF(text_in(line, "in"), calls);
 }
 
-/* 有人在等 @side：它停下（@where）之后，另一边还活着。*/
+/* 有人在等 @side：它停下（@where）之后，另一边还活着，等的又不是自己没有发的。*/
 static bool is_awaited(const struct report *r, int side, size_t where)
 {
 	EACH_OTHER(o, r, side)
-		if (r->side[o].last > r->events[where].t)
+		if (r->side[o].last > r->events[where].t &&
+		    !(is_waiting_for_completion(r, o) &&
+		      waits_for_nothing(r, o, 0)))
 			return true;
 	return false;
 }
@@ -80,7 +82,7 @@ void check_sleepers(const struct report *r, struct causes *all)
 			why = because("peer-asleep", "%s\t%s\t%.1f",
 				      r->side[s].name, text_in(line, "in"),
 				      (double)number_in(line, "idle") / 1e9);
-			cause_add(r, all, where, NULL, &why);
+			cause_suggest(r, all, where, &why);
 		}
 		json_decref(line);
 	}
@@ -365,18 +367,6 @@ static bool would_see(const struct report *r, const struct causes *all,
 	return is_waiting_for_completion(r, side);
 }
 
-/* 有人说过 @id：就是它。*/
-static bool believe(struct causes *all, const char *id)
-{
-	for (size_t i = 0; i < all->count; i++)
-		if (!strcmp(all->items[i].id, id)) {
-			all->items[i].kind = CAUSE_FAILURE;
-			all->items[i].proven = true;
-			return true;
-		}
-	return false;
-}
-
 /* @s 说完成了，@o 停在那里等，却少了：丢在路上。*/
 static bool is_lost(const struct report *r, struct causes *all, int s, int o)
 {
@@ -389,7 +379,7 @@ static bool is_lost(const struct report *r, struct causes *all, int s, int o)
 	json_decref(at);
 	if (sent <= come || !would_see(r, all, o))
 		return false;
-	if (believe(all, "path-mtu-above-active"))
+	if (believe(all, -1, "path-mtu-above-active"))
 		return true;
 	why = because(come ? "lost-on-the-way" : "nothing-arrives", "%s",
 		      r->side[s].name);
@@ -431,6 +421,25 @@ static bool waits_for_message(const struct report *r, int side)
 	       !goes_on(r, side);
 }
 
+/* 谁发了几个消息，到了几个。*/
+static void see_messages(const struct report *r, int side,
+			 struct explanation *why)
+{
+	size_t sent, taken;
+
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+
+		if (qp->side != side || !qp->peer)
+			continue;
+		count_messages(r, qp, &sent, &taken);
+		also_seen(why, "arrived", "%s\t%zu\t%zu\t%s",
+			  r->side[side].name, sent, taken,
+			  r->side[qp->peer->side].name);
+		return;
+	}
+}
+
 /* 两边都在等对方的消息，而没有一个在路上：永远等下去。谁忘了，只有它们自己知道。*/
 void check_deadlock(const struct report *r, struct causes *all)
 {
@@ -445,6 +454,8 @@ void check_deadlock(const struct report *r, struct causes *all)
 			    (!gave_up(&r->side[s]) && !gave_up(&r->side[o])))
 				continue;
 			why = because("post-forgotten", "%s", r->side[s].name);
+			see_messages(r, s, &why);
+			see_messages(r, o, &why);
 			cause_suggest(r, all, last_of(r, s), &why);
 			return;
 		}
