@@ -31,6 +31,7 @@ modify|4|^qptrace:  seen: the kernel has the QP in INIT
 remote|4|completion of wr_id 0x2 on QP .*REM_ACCESS_ERR \(status 10\): .*rkey 0x[0-9a-f]+ belongs to no MR of QP [0-9]+ \(rxe0\)
 early|4|ibv_post_send\(QP .* in INIT, wr_id 0x5\) failed: EINVAL .* sends need RTS
 dl|4|^qptrace: ibv_modify_qp.* no transition leads from RESET to RTS
+refused|0|^qptrace: ibv_resize_cq\(-[0-9]+\) failed: E
 no_ah|139|ibv_post_send\(.*\): wr.ud.ah is NULL
 no_cq|139|ibv_create_qp\(.*\): the QP was given no recv_cq'
 
