@@ -300,7 +300,9 @@ static enum cm_state cm_state_of(const struct report *r, int side, size_t until,
 		json_t *line;
 
 		if (i > until || strncmp(e->ev, "rdma_", 5) ||
-		    e->class == CLASS_FAILURE)
+		    e->class == CLASS_FAILURE ||
+		    e->t + (int64_t)event_number(r, e, "dur") >
+			    r->events[until].t)
 			continue;
 		line = event_line(r, e);
 		id = number_in(line, "cm_id") % MOST_IDS;
