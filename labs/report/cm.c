@@ -141,6 +141,7 @@ bool never_accepted(const struct report *r, int side)
 
 	return is_after(asked, last_event(r, side, "rdma_accept", NULL)) &&
 	       !any_thread_in(r, side, "rdma_accept") &&
+	       !any_thread_in(r, side, "rdma_create_qp") &&
 	       is_after(asked, last_event(r, side, "rdma_reject", NULL));
 }
 
@@ -159,6 +160,7 @@ bool never_connected(const struct report *r, int side)
 
 	return is_after(last_event(r, side, "rdma_resolve_route", NULL),
 			connect) &&
+	       !any_thread_in(r, side, "rdma_create_qp") &&
 	       !any_thread_in(r, side, "rdma_connect");
 }
 
