@@ -401,6 +401,13 @@ static void say_thread(struct account *a, const struct spot *place)
 
 	if (!place->where.call[0])
 		return;
+	if (!place->verb[0] && !strcmp(place->where.call, "running")) {
+		say(a,
+		    IN_WORDS(a->r, "qptrace:   thread %d runs, for %.1f s\n",
+			     "qptrace:   线程 %d 在运行，已有 %.1f 秒\n"),
+		    (int)place->tid, seconds(a->call_idle));
+		return;
+	}
 	say(a,
 	    IN_WORDS(a->r, "qptrace:   thread %d is in %s%s%s%s, for %.1f s\n",
 		     "qptrace:   线程 %d 在 %s%s%s%s 里，已有 %.1f 秒\n"),

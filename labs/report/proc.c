@@ -215,7 +215,7 @@ void proc_blocked(pid_t pid, pid_t tid, struct blocked *out)
 	}
 	call = find_call(number);
 	if (!call) {
-		snprintf(out->call, sizeof(out->call), "%ld", number);
+		snprintf(out->call, sizeof(out->call), "syscall %ld", number);
 		return;
 	}
 	snprintf(out->call, sizeof(out->call), "%s", call->name);

@@ -10,8 +10,9 @@
 #include <sys/types.h>
 
 struct blocked {
-	char call[24]; /* "read", "clock_nanosleep", a number, or "running" */
-	char on[24];   /* what it waits on: "socket", "rdma_cm", ...; or "" */
+	char call
+		[32]; /* "read", "clock_nanosleep", "syscall 34", or "running" */
+	char on[24];  /* what it waits on: "socket", "rdma_cm", ...; or "" */
 };
 
 /* The process of this pidfd. */
