@@ -57,10 +57,11 @@ test_discover() {
 		ask wrong "10.99.0.1/$((qpn + 999))"
 		run cut "$B/sabotage" -o "$T/said" post_send:1:sge.length-8 "$B/ud_discover" client -q -d rxe1
 		reap wrong
-		tc qdisc add dev veth1 root netem loss 40%
+		tc qdisc add dev veth1 root netem loss 100%
 		ask lossy -t 3
-		reap lossy
+		nap 1
 		tc qdisc del dev veth1 root
+		reap lossy
 		kill "${pids[server]}"
 		reap server
 	' || return 0
