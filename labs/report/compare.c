@@ -5,6 +5,7 @@
 #include "rules.h"
 
 #include <byteswap.h>
+#include <stdlib.h>
 #include <string.h>
 
 void compare_pairs(const struct report *r, struct causes *all)
@@ -29,22 +30,29 @@ typedef bool judge(const struct report *r, const struct qp *qp,
 
 static void first_wrong(const struct report *r, struct causes *all, judge *by)
 {
+	bool *in_error = calloc(r->qp_count + 1, sizeof(*in_error));
 	struct explanation why = { 0 };
 	size_t looked = 0;
 
-	for (size_t i = 0; i < r->count && looked < MOST_POSTS; i++) {
-		const struct event *post = &r->events[i];
-		const struct qp *qp = qp_of(r, post->side, post->qp);
+	for (size_t i = 0; in_error && i < r->count && looked < MOST_POSTS;
+	     i++) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, e->side, e->qp);
 
-		if (post->class != CLASS_POST_SEND || post->refused || !qp ||
-		    in_error(r, qp, i) || !by(r, qp, post, &why))
+		if (!qp)
+			continue;
+		if (!strcmp(e->ev, "modify_qp") && e->class != CLASS_FAILURE)
+			in_error[qp - r->qps] = event_says(r, e, "to", "ERR");
+		if (e->class != CLASS_POST_SEND || e->refused ||
+		    in_error[qp - r->qps] || !by(r, qp, e, &why))
 			continue;
 		looked++;
 		if (why.id) {
 			cause_add(r, all, i, qp, &why);
-			return;
+			break;
 		}
 	}
+	free(in_error);
 }
 
 /* UC 的 WRITE 被对端丢掉，自己却“成功”；RC 的成功则证明它没有错。*/

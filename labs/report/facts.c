@@ -141,17 +141,6 @@ bool gave_up(const struct side *side)
 	return side->ended ? side->code > 0 : !side->runs || side->stands;
 }
 
-bool in_error(const struct report *r, const struct qp *qp, size_t event)
-{
-	bool error = false;
-
-	EACH(i, &qp->own)
-		if (i < event && !strcmp(r->events[i].ev, "modify_qp") &&
-		    r->events[i].class != CLASS_FAILURE)
-			error = event_says(r, &r->events[i], "to", "ERR");
-	return error;
-}
-
 size_t modified(const struct report *r, const struct qp *qp)
 {
 	for (size_t k = qp->own.count; k-- > 0;)

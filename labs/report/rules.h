@@ -59,7 +59,6 @@ size_t last_event(const struct report *r, int side, const char *ev,
 bool is_after(size_t i, size_t than);
 
 /* The program itself had moved it to ERR by then. */
-bool in_error(const struct report *r, const struct qp *qp, size_t event);
 
 /* It did not end by itself, or said that it had not done its work. */
 bool gave_up(const struct side *side);
