@@ -386,11 +386,35 @@ static struct explanation missing_cm_call(const struct report *r, int side)
 	return (struct explanation){ 0 };
 }
 
+/* librdmacm 的一个调用失败了，是因为它里面的 ibv_ 调用失败了。*/
+static bool failed_within(const struct report *r, const struct causes *all,
+			  const struct cause *c)
+{
+	const struct event *outer = &r->events[c->event];
+	int64_t end = outer->t + (int64_t)event_number(r, outer, "dur");
+
+	for (size_t i = 0; i < all->count; i++) {
+		const struct event *e = &r->events[all->items[i].event];
+
+		if (all->items[i].kind == CAUSE_FAILURE &&
+		    e->class == CLASS_FAILURE && e->side == outer->side &&
+		    strncmp(e->ev, "rdma_", 5) && e->t >= outer->t &&
+		    e->t <= end)
+			return true;
+	}
+	return false;
+}
+
 /* 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。*/
 static void follow_cm(const struct report *r, struct causes *all)
 {
 	bool known = false;
 
+	for (size_t i = 0; i < all->count; i++)
+		if (!strncmp(all->items[i].id, "cm-", 3) &&
+		    all->items[i].kind == CAUSE_FAILURE &&
+		    failed_within(r, all, &all->items[i]))
+			all->items[i].kind = CAUSE_AFTERMATH;
 	for (size_t i = 0; i < all->count; i++) {
 		struct cause *c = &all->items[i];
 		struct explanation why = { 0 };

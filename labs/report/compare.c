@@ -195,17 +195,21 @@ void check_receives(const struct report *r, struct causes *all)
 {
 	struct explanation why;
 	char names[2][80];
+	const struct qp *has_some = NULL;
 
 	for (size_t i = 0; i < r->count; i++) {
 		const struct event *post = &r->events[i];
 		const struct qp *qp = qp_of(r, post->side, post->qp);
 
-		if (!qp || !qp->peer || strcmp(qp->type, "UD") == 0 ||
-		    !takes_receive(post) ||
+		if (!qp || !qp->peer || qp->peer == has_some ||
+		    strcmp(qp->type, "UD") == 0 || !takes_receive(post) ||
 		    (!came_to_nothing(r, post) && strcmp(qp->type, "UC")) ||
-		    post->arrival != NOWHERE || peer_is_down(all, qp) ||
-		    receives_left(r, qp->peer) > 0)
+		    post->arrival != NOWHERE || peer_is_down(all, qp))
 			continue;
+		if (receives_left(r, qp->peer) > 0) {
+			has_some = qp->peer;
+			continue;
+		}
 		why = because("no-receive-posted", "%s",
 			      world_name(r, names[1], sizeof(names[1]),
 					 qp->peer));
