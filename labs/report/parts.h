@@ -263,7 +263,8 @@ void world_regions(struct report *r);
 
 /* A work request as it was posted. */
 struct recalled {
-	bool is_send, one_sge;
+	bool is_send;
+	uint64_t sges;	    /* of several, the MRs are not known */
 	struct ibv_sge sge; /* the first; the bytes of all */
 	struct ibv_send_wr send;
 	struct ibv_recv_wr recv;

@@ -256,7 +256,7 @@ void world_recall(const struct report *r, const struct event *post,
 		.length = (uint32_t)number_in(line, "len"),
 		.lkey = (uint32_t)value_in(line, "lkey"),
 	};
-	out->one_sge = number_in(line, "sges") <= 1;
+	out->sges = number_in(line, "sges");
 	out->is_send = post->class == CLASS_POST_SEND;
 	if (out->is_send)
 		recall_send(out, line);
@@ -308,10 +308,10 @@ void world_request(const struct report *r, const struct qp *qp,
 		return;
 	world_recall(r, post, &out->wr);
 	out->wr.send.sg_list = out->wr.recv.sg_list = &out->wr.sge;
-	out->wr.send.num_sge = out->wr.recv.num_sge = 1;
+	out->wr.send.num_sge = out->wr.recv.num_sge = out->wr.sges > 0;
 	rq->send = out->wr.is_send ? &out->wr.send : NULL;
 	rq->recv = out->wr.is_send ? NULL : &out->wr.recv;
-	if (out->wr.one_sge)
+	if (out->wr.sges <= 1)
 		rq->n_local = regions_of(r, qp->side, t, &out->own);
 	rq->local = rq->n_local ? out->own : NULL;
 	/* 一个也没有：都注销了，或者记录里本来就没有它们 */
