@@ -59,9 +59,9 @@ static int open_file(int flags)
 
 	if (fd < 0)
 		return -errno;
-	fstat(fd, &st);
 	/* 映射着的是 file_ino：名字下面换了别的文件，就不再长了。*/
-	if (header && (st.st_dev != file_dev || st.st_ino != file_ino)) {
+	if (fstat(fd, &st) ||
+	    (header && (st.st_dev != file_dev || st.st_ino != file_ino))) {
 		close(fd);
 		return -ESTALE;
 	}
