@@ -10,9 +10,8 @@
 #include <sys/types.h>
 
 struct blocked {
-	char call
-		[32]; /* "read", "clock_nanosleep", "syscall 34", or "running" */
-	char on[24];  /* what it waits on: "socket", "rdma_cm", ...; or "" */
+	char call[32]; /* "read", "syscall 34", or "running" */
+	char on[24];   /* what it waits on: "socket", "rdma_cm", ...; or "" */
 };
 
 /* The process of this pidfd. */
