@@ -104,10 +104,11 @@ struct watched {
 
 /*
  * What the program waits for: as events into its recording, as words to @out. @r: it is
- * the side that was loaded last, at @now. @asked: by SIGQUIT.
+ * the side that was loaded last, at @now. @stall_ns: how long it has to stand still (0:
+ * nothing was said of that). @asked: by SIGQUIT.
  */
 void look_around(FILE *out, const struct watched *it, const struct report *r,
-		 uint64_t now, bool asked);
+		 uint64_t now, uint64_t stall_ns, bool asked);
 
 /*
  * What its threads do now, as one number; it is another as soon as one does another

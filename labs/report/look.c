@@ -374,6 +374,8 @@ static void add_thread(const struct account *a, const struct spot *place)
 				  ? proc_unanswered_tcp(place->tid)
 				  : NULL;
 	const struct doing *d = doing_of(a, place->tid);
+	uint32_t cq =
+		d->polling ? object_id(OBJECT_CQ, (const void *)d->polled) : 0;
 	struct line line;
 
 	line_start(&line, "thread");
@@ -386,9 +388,8 @@ static void add_thread(const struct account *a, const struct spot *place)
 		LINE_TEXT(&line, "tcp", tcp);
 	if (place->verb[0])
 		LINE_TEXT(&line, "verb", place->verb);
-	if (d->polling && object_id(OBJECT_CQ, (const void *)d->polled))
-		LINE_NUMBER(&line, "cq",
-			    object_id(OBJECT_CQ, (const void *)d->polled));
+	if (cq)
+		LINE_NUMBER(&line, "cq", cq);
 	if (d->sleeps)
 		LINE_HEX(&line, "events", d->sleeps);
 	note(a->view, &line);
@@ -506,7 +507,7 @@ static void look(struct account *a)
 
 	set_clocks(a);
 	/* 它刚刚又动了。*/
-	if (!a->asked && a->idle < STILL && a->call_idle < STILL)
+	if (!a->asked && a->idle < a->still && a->call_idle < a->still)
 		return;
 	a->samples = a->it->samples;
 	if (!a->samples.n)
@@ -515,7 +516,7 @@ static void look(struct account *a)
 	n = look_where(a, here);
 	if (proc_ended(a->it->fd))
 		return;
-	for (size_t i = 0; a->call_idle > STILL && i < n; i++)
+	for (size_t i = 0; a->call_idle > a->still && i < n; i++)
 		add_thread(a, &here[i]);
 	look_at_ports(a);
 	look_at_requests(a);
@@ -544,7 +545,7 @@ static void look(struct account *a)
 }
 
 void look_around(FILE *out, const struct watched *it, const struct report *r,
-		 uint64_t now, bool asked)
+		 uint64_t now, uint64_t stall_ns, bool asked)
 {
 	struct account *a = calloc(1, sizeof(*a));
 
@@ -556,6 +557,9 @@ void look_around(FILE *out, const struct watched *it, const struct report *r,
 			       .r = r,
 			       .side = r->sides - 1,
 			       .now = now,
+			       .still = stall_ns && stall_ns / 2 < STILL
+						? stall_ns / 2
+						: STILL,
 			       .asked = asked };
 	look(a);
 	free(a);

@@ -22,9 +22,9 @@ struct account {
 	const struct report *r;
 	int side; /* of @r */
 	bool asked;
-	uint64_t now;
-	uint64_t idle;	    /* ns since the last post or completion */
-	uint64_t call_idle; /* and since the last event */
+	uint64_t now, still; /* who moved less than that ago has not stopped */
+	uint64_t idle;	     /* ns since the last post or completion */
+	uint64_t call_idle;  /* and since the last event */
 	struct samples samples;
 	unsigned int shown;
 	struct doing doing[MOST_SLOTS];

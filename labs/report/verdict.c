@@ -428,7 +428,8 @@ static int judge(const struct watcher *w, const struct watched *it,
 	if (!n)
 		return 1;
 	if (reason == REASON_ASKED || reason == REASON_STALL) {
-		look_around(out, it, &r, now, reason == REASON_ASKED);
+		look_around(out, it, &r, now, w->stall_ns,
+			    reason == REASON_ASKED);
 		if (load(&r, w, paths, n))
 			return 1;
 	}

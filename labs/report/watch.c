@@ -282,10 +282,11 @@ static void attend(const struct watcher *w, struct watched *it)
 		bool judged = verdict(w, it, reason);
 
 		it->not_before = now_ns() + 5 * (now_ns() - began);
-		if (!judged) {
+		if (!judged) { /* 一秒以后再判断一次 */
 			ask_size(it);
 			it->again_at = it->not_before = now_ns() + SECOND;
-			it->failures -= reason == REASON_FAILED;
+			if (reason == REASON_FAILED)
+				it->failures--;
 		} else if (reason != REASON_FAILED) {
 			told(it, places);
 		}

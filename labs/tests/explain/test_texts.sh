@@ -11,7 +11,7 @@
 . labs/tests/recorder/qptrace.sh
 
 oneTimeSetUp() {
-	must_build "$B/libqptrace.so" "$B/qptrace-report" "$B/faults" "$B/sabotage" "$B/libsaboteur.so"
+	must_build "$B/libqptrace.so" "$B/qptrace-report" "$B/faults" "$B/05-send-recv" "$B/sabotage" "$B/libsaboteur.so"
 }
 
 # What a rule says is a row of causes.def: the id and its arguments are all it has.
@@ -82,6 +82,7 @@ test_the_recorder_in_chinese() {
 			labs/qptrace --stall 0.2 -o "$T/zh.$((++n)).qpt" "$B/sabotage" "${wrong[@]}" 2>>"$T/zh.err" >/dev/null || :
 		done <<-END
 			post_send:send_flags-SIGNALED $B/faults send
+			post_send:send_flags-SIGNALED $B/05-send-recv
 			modify_qp:RTR:dest_qp_num+1000 $B/faults write
 			create_cq:cqe=1000000 $B/faults send
 		END
@@ -89,6 +90,7 @@ test_the_recorder_in_chinese() {
 	' || return 0
 	assert_in "$(<"$T/zh.err")" '失败：EINVAL \(22\)：cqe [0-9]+ 超过了设备的 max_cqe'
 	assert_in "$(<"$T/zh.err")" '^qptrace: faults（pid [0-9]+）：已有 [0-9.]+ 秒没有 completion'
+	assert_in "$(<"$T/zh.err")" '^qptrace: 提示：(send 没有带|receive 已经 post)'
 	assert_in "$(<"$T/zh.err")" 'RETRY_EXC_ERR \(status 12\)：本端|RETRY_EXC_ERR \(status 12\)：'
 	assertEquals 'English is left' '' "$(grep '^qptrace: ' "$T/zh.err" | grep -E '(cause|next|seen):| the | is ')"
 	assert_in "$(<"$T/en.err")" 'failed: EINVAL \(22\): cqe'
