@@ -31,6 +31,8 @@ static char file_name[sizeof(recorder.file) + 24];
 /* first：这条命令的第一份的；NULL：就是 header。*/
 static struct recording_header *header, *first;
 static bool complained;
+/* 与文件的第一页一起写下去：无论何时被杀，文件要么是空的，要么有头。*/
+static char first_page[HEADER_SIZE];
 static const struct timespec nap = { .tv_nsec = 1000000 };
 
 /* 每个线程至少一块，哪怕超过 --last。*/
@@ -101,7 +103,7 @@ static void complain(const char *what, int err)
 /* 9p、NFS 的有些版本没有 fallocate：写零，一样会说磁盘满了。*/
 static int make_room(off_t at, size_t size)
 {
-	static const char zeros[4096];
+	static const char zeros[HEADER_SIZE];
 	struct rlimit most;
 	ssize_t n;
 
@@ -109,13 +111,13 @@ static int make_room(off_t at, size_t size)
 	if (!getrlimit(RLIMIT_FSIZE, &most) &&
 	    (uint64_t)at + size > most.rlim_cur)
 		return -EFBIG;
-	if (!fallocate(file, 0, at, (off_t)size))
+	if (at && !fallocate(file, 0, at, (off_t)size))
 		return 0;
-	if (errno != EOPNOTSUPP && errno != ENOSYS)
+	if (at && errno != EOPNOTSUPP && errno != ENOSYS)
 		return -errno;
 	for (size_t done = 0; done < size; done += (size_t)n) {
-		n = pwrite(file, zeros, sizeof(zeros) - done % sizeof(zeros),
-			   at + (off_t)done);
+		n = pwrite(file, (at ? zeros : first_page) + done % HEADER_SIZE,
+			   HEADER_SIZE - done % HEADER_SIZE, at + (off_t)done);
 		if (n < 0 && errno == EINTR)
 			n = 0;
 		if (n < 0)
@@ -195,17 +197,7 @@ static size_t mapped_size(void)
 
 static int map_file(void)
 {
-	void *at = mmap(NULL, mapped_size(), PROT_READ | PROT_WRITE, MAP_SHARED,
-			file, 0);
-	int rc;
-
-	if (at == MAP_FAILED)
-		return -errno;
-	header = at;
-	rc = take(at, 0, HEADER_SIZE);
-	if (rc)
-		return rc;
-	*header = (struct recording_header){
+	const struct recording_header head = {
 		.magic = RECORDING_MAGIC,
 		.version = RECORDING_VERSION,
 		.endian = RECORDING_ENDIAN,
@@ -216,7 +208,14 @@ static int map_file(void)
 		.record_size = sizeof(struct record),
 		.pid = getpid(),
 	};
-	return 0;
+	void *at = mmap(NULL, mapped_size(), PROT_READ | PROT_WRITE, MAP_SHARED,
+			file, 0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	header = at;
+	memcpy(first_page, &head, sizeof(head));
+	return take(at, 0, HEADER_SIZE);
 }
 
 /* 旁边看着的人睡在第一份的头上：别的进程的，也从那里叫它。头也许还没有写，或者又短了。*/

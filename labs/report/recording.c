@@ -148,10 +148,9 @@ static int check_header(struct recording *rec, const char *path)
 		return refuse(path, "it is shorter than its header");
 	memcpy(h, rec->bytes, sizeof(*h));
 	if (!h->magic[0])
-		return fail(-1, "report the other recording alone",
-			    "%s has only zeros where it begins: its program "
-			    "was killed as it started, or its host went down "
-			    "before it wrote the file to the disk",
+		return fail(-1, "report the other host's recording alone",
+			    "%s has only zeros where it begins: its host went "
+			    "down before it wrote the file to the disk",
 			    path);
 	if (memcmp(h->magic, RECORDING_MAGIC, sizeof(h->magic)) != 0)
 		return refuse(path, "it does not begin with \"QPTRACE\"");
