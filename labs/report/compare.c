@@ -191,32 +191,45 @@ static void count_receives(const struct report *r, const struct qp *qp,
 		  shared ? "the SRQ" : "this QP", posted, used);
 }
 
+/* @qp 的第一条该到而没有到的消息。*/
+static size_t first_unreceived(const struct report *r, const struct qp *qp)
+{
+	EACH(i, &qp->own) {
+		const struct event *post = &r->events[i];
+
+		if (takes_receive(post) && post->arrival == NOWHERE &&
+		    (came_to_nothing(r, post) || !strcmp(qp->type, "UC")))
+			return i;
+	}
+	return NOWHERE;
+}
+
 void check_receives(const struct report *r, struct causes *all)
 {
+	const struct qp *sender = NULL;
 	struct explanation why;
-	char names[2][80];
-	const struct qp *has_some = NULL;
+	size_t first = NOWHERE;
+	char name[80];
 
-	for (size_t i = 0; i < r->count; i++) {
-		const struct event *post = &r->events[i];
-		const struct qp *qp = qp_of(r, post->side, post->qp);
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+		size_t at;
 
-		if (!qp || !qp->peer || qp->peer == has_some ||
-		    strcmp(qp->type, "UD") == 0 || !takes_receive(post) ||
-		    (!came_to_nothing(r, post) && strcmp(qp->type, "UC")) ||
-		    post->arrival != NOWHERE || peer_is_down(all, qp))
+		if (!qp->peer || !strcmp(qp->type, "UD") ||
+		    peer_is_down(all, qp))
 			continue;
-		if (receives_left(r, qp->peer) > 0) {
-			has_some = qp->peer;
+		at = first_unreceived(r, qp);
+		if (at >= first || receives_left(r, qp->peer) > 0)
 			continue;
-		}
-		why = because("no-receive-posted", "%s",
-			      world_name(r, names[1], sizeof(names[1]),
-					 qp->peer));
-		count_receives(r, qp->peer, &why);
-		cause_add(r, all, i, qp, &why);
-		return;
+		first = at;
+		sender = qp;
 	}
+	if (!sender)
+		return;
+	why = because("no-receive-posted", "%s",
+		      world_name(r, name, sizeof(name), sender->peer));
+	count_receives(r, sender->peer, &why);
+	cause_add(r, all, first, sender, &why);
 }
 
 /* ---- CQ 装不装得下 -------------------------------------------------------- */
