@@ -133,7 +133,7 @@ json_t *event_describe(const struct report *r, const struct event *event,
 	}
 	if (!strcmp(event->ev, "warning")) {
 		put_qp(&t, line);
-		put_member(&t, line, "id", ": taken, but it will hurt:");
+		put_member(&t, line, "id", ": nothing failed yet, but it may:");
 		return line;
 	}
 	if (!strcmp(event->ev, "modify_qp")) {
