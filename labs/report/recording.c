@@ -127,7 +127,7 @@ static int load_bytes(struct recording *rec, const char *path,
 	close(fd);
 	return rec->bytes
 		       ? 0
-		       : fail(-1, "give it the file that qptrace has written",
+		       : fail(-1, "give it the files that qptrace has written (of a folder: DIR/*.qpt)",
 			      "reading %s: %s", path, strerror(errno));
 }
 
