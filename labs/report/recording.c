@@ -125,10 +125,11 @@ static int load_bytes(struct recording *rec, const char *path,
 	if (!rec->bytes)
 		rec->bytes = read_all(fd, room, &rec->size);
 	close(fd);
-	return rec->bytes
-		       ? 0
-		       : fail(-1, "give it the files that qptrace has written (of a folder: DIR/*.qpt)",
-			      "reading %s: %s", path, strerror(errno));
+	return rec->bytes ? 0
+			  : fail(-1,
+				 "give it the files that qptrace has written "
+				 "(of a folder: DIR/*.qpt)",
+				 "reading %s: %s", path, strerror(errno));
 }
 
 /* ---- 头 -------------------------------------------------------------------- */
