@@ -125,6 +125,14 @@ static void warn_without_qp(const struct rdma_cm_id *id,
 		event_warn(OBJECT_CM_ID, NULL, explain_cm_without_qp());
 }
 
+/* 没有设备的 id：librdmacm 不检查就去读 id->verbs，崩溃在里面。*/
+static void warn_unresolved(const struct rdma_cm_id *id, const char *call)
+{
+	if (id && !id->verbs)
+		event_warn(OBJECT_CM_ID, id,
+			   explain_cm_call(call, EINVAL, false, 0, false));
+}
+
 /* 除了 @say，没有别的可说的调用。*/
 #define PLAIN(name, params, of, say, ...)                            \
 	int rdma_##name params;                                      \
@@ -160,15 +168,16 @@ PLAIN(resolve_addr,
        int timeout_ms),
       id, add_address(&e.line, dst), id, src, dst, timeout_ms)
 PLAIN(listen, (struct rdma_cm_id * id, int backlog), id, , id, backlog)
-PLAIN(resolve_route, (struct rdma_cm_id * id, int timeout_ms), id, , id,
-      timeout_ms)
+PLAIN(resolve_route, (struct rdma_cm_id * id, int timeout_ms), id, ,
+      (warn_unresolved(id, "resolve_route"), id), timeout_ms)
 PLAIN(disconnect, (struct rdma_cm_id * id), id, , id)
 PLAIN(reject, (struct rdma_cm_id * id, const void *data, uint8_t size), id, ,
       id, data, size)
 PLAIN(connect, (struct rdma_cm_id * id, struct rdma_conn_param *param), id,
       len = add_param(&e.line, param), id, param)
 PLAIN(accept, (struct rdma_cm_id * id, struct rdma_conn_param *param), id,
-      (warn_without_qp(id, param), len = add_param(&e.line, param)), id, param)
+      (warn_without_qp(id, param), len = add_param(&e.line, param)),
+      (warn_unresolved(id, "accept"), id), param)
 
 EXPORTED int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 			    struct ibv_qp_init_attr *init)
@@ -177,7 +186,9 @@ EXPORTED int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 	struct event e;
 	int rc;
 
-	RECORD_CM(&e, "rdma_create_qp", rc, real(id, pd, init));
+	RECORD_CM(&e, "rdma_create_qp", rc,
+		  real((pd ? (void)0 : warn_unresolved(id, "create_qp"), id),
+		       pd, init));
 	if (!rc) { /* ibv_create_qp 已经记下 */
 		event_drop(&e);
 		return 0;

@@ -269,7 +269,8 @@ void check_crash(const struct report *r, struct causes *all)
 			    value_in(line, "fault") < NEAR_NULL;
 
 		json_decref(line);
-		if (!null || believe(all, s, "no-wr-functions"))
+		if (!null || believe(all, s, "no-wr-functions") ||
+		    believe(all, s, "cm-order"))
 			continue;
 		EACH(i, &r->side[s].own) {
 			const struct event *e = &r->events[i];
