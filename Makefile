@@ -108,6 +108,7 @@ sources_qptrace-report := $(wildcard labs/report/*.c)
 objects_qptrace-report := $(BUILD)/labs/report/perfetto.pb-c.o
 libs_qptrace-report = $(PROTOBUF)
 sources_faults := $(wildcard labs/faults/*.c)
+libs_faults = $(RDMACM)
 sources_sabotage := $(addprefix labs/faults/saboteur/,sabotage.c rule.c)
 sources_innocent := labs/faults/bench/innocent.c
 sources_ucx_echo := client/ucx_echo.c client/echo.c

@@ -113,7 +113,7 @@ static struct ibv_device *choose(const struct end *end,
 	return list[end->name == 'A' ? first : (first + 1) % count];
 }
 
-static void open_device(struct end *end)
+void open_device(struct end *end)
 {
 	struct ibv_device **list;
 	int count = 0;

@@ -60,10 +60,11 @@ struct hello {
 struct end {
 	char name; /* 'A', 'B' */
 	const struct scene *scene;
-	int socket;	   /* to the other process */
-	bool careless;	   /* ignores the next error */
-	const char *hook;  /* a command that A runs ... */
-	enum stage hooked; /* ... there */
+	int socket;	      /* to the other process */
+	bool careless;	      /* ignores the next error */
+	const char *steps[2]; /* of connect_by_cm(), A's and B's; NULL: right */
+	const char *hook;     /* a command that A runs ... */
+	enum stage hooked;    /* ... there */
 	uint32_t first_psn;
 	uint32_t headroom; /* of a receive, for the GRH */
 	uint8_t gid_index, timeout, retry_cnt, rnr_retry;
@@ -94,6 +95,7 @@ _Noreturn void leave(const struct end *end, int code);
 void check(const struct end *end, const char *call, int err);
 void need(const struct end *end, const char *call, const void *made);
 
+void open_device(struct end *end);
 void make_qp(struct end *end);
 struct ibv_mr *make_mr(struct end *end, struct ibv_pd *pd, size_t length,
 		       int access);
@@ -116,6 +118,9 @@ void meet(struct end *end);
 
 /* All of it, from ibv_get_device_list to ibv_close_device. */
 void play(struct end *end);
+
+/* cm.c: instead of the rest, at MEMORY: what its steps say. */
+void connect_by_cm(struct end *end);
 
 extern const struct scene scenes[]; /* scenes.c; the last has no name */
 

@@ -19,6 +19,7 @@ static int usage(FILE *out)
 	      "TIMEOUT]\n"
 	      "              [-r RETRIES] [-R RNR-RETRIES] [-i|-u|-f CMD] "
 	      "SCENE\n"
+	      "       faults [-A STEPS] [-B STEPS] cm\n"
 	      "\n"
 	      "Play SCENE as two processes, A on the first RDMA device and B "
 	      "on "
@@ -41,7 +42,8 @@ static bool read_options(int argc, char **argv, struct end *end,
 	uint32_t bytes = 0;
 	int option, count = 0;
 
-	while ((option = getopt(argc, argv, "s:n:p:g:t:r:R:i:u:f:")) != -1) {
+	while ((option = getopt(argc, argv, "s:n:p:g:t:r:R:i:u:f:A:B:")) !=
+	       -1) {
 		unsigned long value = optarg ? strtoul(optarg, NULL, 0) : 0;
 
 		switch (option) {
@@ -65,6 +67,10 @@ static bool read_options(int argc, char **argv, struct end *end,
 			break;
 		case 'R':
 			end->rnr_retry = (uint8_t)value;
+			break;
+		case 'A':
+		case 'B':
+			end->steps[option - 'A'] = optarg;
 			break;
 		case 'i':
 		case 'u':
@@ -105,8 +111,8 @@ int main(int argc, char **argv)
 		return usage(stderr);
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
 		return EXIT_FAILURE;
-	alarm(LIMIT_S);
 	child = fork();
+	alarm(LIMIT_S);
 	end.socket = sockets[!child];
 	close(sockets[!!child]);
 	if (!child)
