@@ -53,7 +53,7 @@ static int take_event(struct cm_connection *cm, unsigned int wanted,
 			return wait_failed(rc, "waiting for %s",
 					   cm_event_name(wanted));
 	}
-	/* 抄下来：原件连同 private data，ack 之后就没有了。*/
+	/* 复制下来：event 连同 private data，ack 之后就没有了。*/
 	*out = (struct cm_event){ .type = event->event,
 				  .status = event->status,
 				  .id = event->id,
