@@ -118,7 +118,7 @@ ids_left() {
 	for record in "${ids[@]}"; do
 		records=("$record") && value cm_id
 		recorded "$1" ev=rdma_destroy_id "cm_id=$value"
-		((${#records[@]})) || text+=" cm_id $value"
+		((${#records[@]})) || text+=" cm_id $value is not destroyed"
 	done
 	echo "${text# }"
 }
@@ -243,9 +243,10 @@ test_foreign() {
 
 test_dies() {
 	worth 3 'a server that is killed when connected' '刚连上，server 就被杀'
-	see 9 'What you see'
+	see 11 'What you see'
 	scene die || return
-	like "$(steps a)" ESTABLISHED ESTABLISHED && blame=(a) && ended_with 1 a && equal "$(left_by a)" ''
+	blame=(a)
+	like "$(steps a)" ESTABLISHED ESTABLISHED && ended_with 1 a && equal "$(left_by a)" ''
 	because 'whatever has happened, close_connection() undoes what is there' '无论发生了什么，close_connection() 都拆掉现有的'
 }
 
