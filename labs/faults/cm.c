@@ -51,6 +51,7 @@ enum word {
 	MEET,
 	HOOK,
 	SLEEP,
+	DIE,
 };
 
 #define CALL  (-1) /* no event belongs to it */
@@ -85,6 +86,7 @@ static const struct {
 	[MEET] = { "meet", "", CALL },
 	[HOOK] = { "hook", "system", CALL },
 	[SLEEP] = { "sleep", "sleep", CALL },
+	[DIE] = { "die", "", CALL },
 };
 
 /* 目录的行同时运行，各用各的端口。*/
@@ -192,6 +194,8 @@ static int call(struct cm *cm, enum word word, const char *value)
 		return run_beside(cm->end->hook);
 	case SLEEP:
 		return (int)sleep(STEP_S + 1);
+	case DIE:
+		return raise(SIGKILL);
 	default:
 		return 0;
 	}
@@ -215,14 +219,10 @@ static void take_event(struct cm *cm, int wanted)
 		leave(cm->end, EXIT_FAILURE);
 }
 
-/* 等不来的：记录器在 SIGTERM 里留下最后的话。*/
+/* 等不来的：记录器在 SIGTERM 里留下最后的话。B 的先写完。*/
 static void end_waiting(int sig)
 {
-	static const char text[] = "it waits for ever\n";
-
 	(void)sig;
-	if (write(STDOUT_FILENO, text, sizeof(text) - 1) < 0)
-		_exit(EXIT_FAILURE);
 	wait(NULL);
 	raise(SIGTERM);
 }

@@ -301,6 +301,28 @@ static void forget_grh(struct end *end)
 	end->headroom = 0;
 }
 
+/* QP 有 SRQ，却往 QP 上 post receive。*/
+static void recv_beside_srq(struct end *end)
+{
+	struct ibv_srq_init_attr room = { .attr = { 8, 1, 0 } };
+	struct ibv_qp_init_attr init = { .send_cq = end->send_cq,
+					 .recv_cq = end->recv_cq,
+					 .cap = { 1, 0, 1, 0, 0 },
+					 .qp_type = IBV_QPT_RC };
+
+	init.srq = ibv_create_srq(end->pd, &room);
+	need(end, "ibv_create_srq", init.srq);
+	end->qp = ibv_create_qp(end->pd, &init);
+	need(end, "ibv_create_qp", end->qp);
+	modify(end, IBV_QPS_INIT);
+	post_recv(end);
+}
+
+static void chain_to_itself(struct end *end)
+{
+	end->wr.next = &end->wr;
+}
+
 /* ---- ibv_wr_ 函数 ----------------------------------------------------------- */
 
 /* 没有 send_ops_flags 的 QP 没有这些函数。*/
@@ -388,6 +410,8 @@ const struct scene scenes[] = {
 	OWN("no-grh-room", UD, SEND, MADE, NULL, forget_grh),
 	RC("no-wr-functions", SEND, MADE, start_plain, NULL),
 	RC("write-unasked", SEND, MADE, write_unasked, NULL),
+	RC("recv-beside-srq", SEND, MADE, recv_beside_srq, NULL),
+	RC("cycle", SEND, FILLED, chain_to_itself, NULL),
 	OWN("dgid", UD, SEND, FILLED, NULL, compare_dgid),
 	{ 0 },
 };

@@ -41,6 +41,10 @@ test_usage() {
 		awk -F' *[|] *' '/^\|/ && $(NF - 1) ~ /^`[a-z0-9-]+`((, |、)`[a-z0-9-]+`)*$/ { print $(NF - 1) }' \
 			lessons/07-when-it-fails/errors.md docs-zh/07-when-it-fails-errors.md |
 			grep -oE '[a-z0-9-]+' | sort -u | comm -23 - <(cut -d' ' -f1 "$T/out" | sort))"
+	# And each cause has its fault there, or a file that makes it, or the mark.
+	faults --causes
+	assertEquals "$(cat "$T/err")" 0 "$rc"
+	assertEquals 'no such file' '' "$(grep -oE '`labs/[^`]+`' "$T/out" | tr -d '\`' | sort -u | while read -r file; do [[ -e $file ]] || echo "$file"; done)"
 	faults no-such-fault
 	assertEquals 2 "$rc"
 	assert_in "$(cat "$T/err")" 'no fault "no-such-fault"'
