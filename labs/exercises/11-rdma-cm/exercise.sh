@@ -128,7 +128,7 @@ failed_once() {
 	blame=("$1")
 	ended_with 1 "$1" && like "$(err_of "$1")" "$2" "$3" || return 1
 	blame=()
-	equal "$(grep -c '^error: ' "$E/$1.err") error" '1 error' && equal "$(left_by "$1")" ''
+	equal "$(grep -c '^error: ' "$E/$1.err") times error:" '1 times error:' && equal "$(left_by "$1")" ''
 }
 
 # all_well NAME: it did its work
@@ -151,7 +151,7 @@ test_names() {
 	all_well a && equal "$(err_of a)" '' && equal "$(ids_left a)" '' &&
 		failed_once none 'rdma_resolve_route.*ENODEV' 'an error: rdma_resolve_route, ENODEV'
 	because 'the next address, with a new id; cm->more says whether there is one, and only the last is reported' \
-		'换下一个地址，用新的 id；cm->more 说还有没有，只报告最后一个'
+		'换下一个地址，用新的 id；cm->more 表示后面还有没有地址，只报告最后一个'
 }
 
 test_qp() {
@@ -196,12 +196,12 @@ test_established() {
 }
 
 test_remote() {
-	worth 8 'QPN, PSNs and what the peer said are in res' 'QPN、PSN 与对端说的，都在 res 里'
+	worth 8 'QPN, PSNs and what the peer said are in res' 'QPN、PSN 与对端的 private data，都在 res 里'
 	see 7 'The code'
 	scene echo || return
 	local psn='' mine=''
 	blame=(a)
-	ended_with 0 a || { because 'take_private_data(): what the peer said came with ESTABLISHED' 'take_private_data()：对端说的话，是随 ESTABLISHED 来的' && return; }
+	ended_with 0 a || { because 'take_private_data(): what the peer said came with ESTABLISHED' 'take_private_data()：对端的 private data 随 ESTABLISHED 到来' && return; }
 	recorded a ev=modify_qp to=RTR && value rq_psn && psn=$value
 	recorded a ev=modify_qp to=RTS && value sq_psn && mine=$value
 	equal "$(jq -r '"qpn \(.remote.qpn) psn \(.remote.psn) gid \(.remote.gid), my psn \(.local.psn)"' "$E/a.out" 2>/dev/null)" \
@@ -214,7 +214,7 @@ test_refused() {
 	see 8 'What you see'
 	scene reject || return
 	failed_once plain 'REJECTED .status 28' 'an error: REJECTED (status 28)' && failed_once reason 'EBUSY' "an error: the peer's EBUSY"
-	because 'await_cm_event() has reported it: pass its status up' 'await_cm_event() 已经报告：把它的返回值交上去'
+	because 'await_cm_event() has reported it: pass its status up' 'await_cm_event() 已经报告：原样返回它的返回值'
 }
 
 test_late() {
@@ -230,7 +230,7 @@ test_silent() {
 	see 9 'What you see'
 	scene silent || return
 	failed_once a 'deadline|ETIMEDOUT' 'an error about the deadline' && in_time a 600 1600
-	because 'its kernel asks for patience, and no event comes: only the deadline ends that' '对端的内核请你等，一个 event 也不来：只有期限能结束它'
+	because 'its kernel tells this one to wait, and no event comes: only the deadline ends that' '对端的内核让这边继续等，没有 event：只有期限能结束等待'
 }
 
 test_foreign() {
