@@ -7,7 +7,9 @@
 # followed by one for each cause that the report names, in its order:
 #	NAME > KIND ID MATCHES		(kinds: see labs/report/parts.h; of a report: 1 if
 #					what was said matches)
-# -> VERDICT NAME CLASS PROGRAM HALF EXPECTED FIRST-ID ALL-IDS (tabs between)
+# and by NAME live|alone VERDICT, of live.jq, about all its recordings and about each
+# -> VERDICT NAME CLASS PROGRAM HALF EXPECTED FIRST-ID ALL-IDS CLIENT-RC SERVER-RC LIVE
+#	(tabs between)
 #
 # The verdicts, in this order:
 #	not-reached	the program never made the call: counts for nothing
@@ -65,11 +67,18 @@ function verdict(name, i, id, n, right, hinted, accused, committed, first, same)
 	return hinted || is_vague(first) || first == "(none)" ? "vague" : "wrong"
 }
 
+# Where both ended well, a hint of the time between needs not be true.
+function liveness(name) {
+	if (live[name] == "hint" && client_rc[name] == 0 && server_rc[name] == 0)
+		return "same"
+	return live[name] == "same" || live[name] == "" ? "same" : lonely[name] ? "alone" : "differs"
+}
+
 BEGIN {
 	FS = OFS = "\t"
 	vague = "^(driver-refused|post-arguments|cq-arguments|nothing-came|" \
 		"no-completion|sent-or-not-taken|still-retrying|retry-forever|" \
-		"rnr-forever|qp-in-error|peer-in-error|lost-on-the-way|" \
+		"qp-in-error|peer-in-error|lost-on-the-way|" \
 		"qp-request|qp-access|qp-fatal)$"
 }
 FNR == NR {
@@ -87,6 +96,16 @@ $2 == ">" {
 	all_ids[$1] = all_ids[$1] (all_ids[$1] == "" ? "" : " ") ($3 ~ /failure|stall/ ? "" : $3 ":") ($4 == "" ? "(none)" : $4)
 	next
 }
+$2 == "live" {
+	live[$1] = $3
+	lonely[$1] = 1
+	next
+}
+$2 == "alone" {
+	lonely[$1] = lonely[$1] && $3 == "same"
+	next
+}
+$2 == "said" { next }
 {
 	order[++count] = $1
 	struck[$1] = $2
@@ -98,6 +117,6 @@ END {
 		name = order[c]
 		v = verdict(name)
 		print v, name, class[name], program[name], half[name], cause[name],
-			first_id, all_ids[name], client_rc[name], server_rc[name]
+			first_id, all_ids[name], client_rc[name], server_rc[name], liveness(name)
 	}
 }
