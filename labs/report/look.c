@@ -216,9 +216,11 @@ static void say_peer(struct account *a, const struct qp *qp,
 
 /*
  * 程序也许只是在计算、在睡、没有话要说：等着不是错。这些只是“若等得不对，可以看看这里”。
- * 只等着收的，对端走了也不是错：没有人答应过还要再发。
+ * 只等着收的，对端走了也不是错：没有人答应过还要再发。QP 还没连完，又没有人在看它的 CQ：等的是
+ * 对端的 TCP，或者 rdma_cm 的事件。
  */
-static bool is_hint(const struct object *qp, const char *id)
+static bool is_hint(const struct account *a, const struct object *qp,
+		    const char *id)
 {
 	static const char *const ids[] = {
 		"nothing-came", "sent-or-not-taken", "nobody-polls",
@@ -229,7 +231,10 @@ static bool is_hint(const struct object *qp, const char *id)
 	for (size_t i = 0; id && i < sizeof(ids) / sizeof(ids[0]); i++)
 		if (!strcmp(id, ids[i]))
 			return true;
-	return !id || (!queue_length(&qp->sq) && !strcmp(id, "peer-qp-absent"));
+	return !id ||
+	       (!queue_length(&qp->sq) && (!strcmp(id, "peer-qp-absent") ||
+					   (!strcmp(id, "qp-too-early") &&
+					    !cq_is_watched(a, qp->recv_cq))));
 }
 
 static void add_stall(const struct account *a, const struct object *qp,
@@ -258,7 +263,7 @@ static void add_stall(const struct account *a, const struct object *qp,
 		LINE_HEX(&line, "receive_wr_id", receive->post.wr_id);
 	}
 	line_add_why(&line, why);
-	if (is_hint(qp, why->id))
+	if (is_hint(a, qp, why->id))
 		LINE_TEXT(&line, "kind", "hint");
 	note(a->view, &line);
 }

@@ -6,6 +6,7 @@
  * 的也就一样。说过什么，记在与子进程共用的一页里。
  */
 #include "live.h"
+#include "rules.h"
 
 #include "explain/explain.h"
 
@@ -249,12 +250,24 @@ static size_t load_all(struct report *r, const struct watcher *w,
 
 /* ---- 说 -------------------------------------------------------------------- */
 
-/* 在睡的、还没有连完的，还活着，也许马上就好：现在还不能说是它。*/
+/* 收下时警告过，而还没有一个调用失败。没有 ack 的，等不到。*/
+static bool is_only_warned(const struct report *r, const struct cause *cause)
+{
+	for (size_t i = 0; i < r->causes.count; i++)
+		if (*text_in(r->causes.items[i].line, "call"))
+			return false;
+	return !strcmp(text_in(cause->line, "ev"), "warning") &&
+	       !strstr(cause->id, "-acked");
+}
+
+/* 在睡的、还没有来取的、还没有连完的，还活着，也许马上就好：现在还不能说是它。*/
 static bool may_wake(const struct report *r, const struct cause *cause)
 {
+	static const char *const ids[] = { "peer-asleep", "nobody-polls",
+					   "qp-too-early" };
+
 	return r->side[cause->side].runs &&
-	       (!strcmp(cause->id, "peer-asleep") ||
-		!strcmp(cause->id, "qp-too-early"));
+	       (IS_ONE_OF(cause->id, ids) || is_only_warned(r, cause));
 }
 
 static void out_lines(FILE *out, const char *label, const char *text)
@@ -401,7 +414,7 @@ static void say_causes(FILE *out, const struct report *r,
 			continue;
 		if (say_again(w->said, id) && (i || !again))
 			continue;
-		if (!i && cause_is_sure(c))
+		if (!i && cause_is_sure(c) && !may_wake(r, c))
 			is_first(out, r, w->said, c);
 		out_cause(out, r, c);
 	}
