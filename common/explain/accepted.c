@@ -65,15 +65,6 @@ static struct explanation check_claim(const struct accepted *a)
 		       qp_state_name(a->before));
 }
 
-static struct explanation check_address(const struct accepted *a)
-{
-	if (!a->known || a->now.qp_state != IBV_QPS_RTS ||
-	    (a->qp->qp_type != IBV_QPT_RC && a->qp->qp_type != IBV_QPT_UC) ||
-	    !gid_is_zero(&a->now.ah_attr.grh.dgid))
-		return no_idea();
-	return because("rts-without-av");
-}
-
 static struct explanation check_qpn(const struct accepted *a)
 {
 	uint32_t qpn = a->attr->dest_qp_num;
@@ -173,9 +164,9 @@ static struct explanation check_gid_type(const struct accepted *a)
 }
 
 static struct explanation (*const checks[])(const struct accepted *a) = {
-	check_nothing_asked, check_claim,    check_address,   check_qpn,
-	check_psn,	     check_path_mtu, check_gid_type,  check_retry,
-	check_timeout,	     check_rnr,	     check_rd_atomic,
+	check_nothing_asked, check_claim,     check_qpn,   check_psn,
+	check_path_mtu,	     check_gid_type,  check_retry, check_timeout,
+	check_rnr,	     check_rd_atomic,
 };
 
 size_t explain_accepted(struct ibv_qp *qp, const struct ibv_qp_attr *attr,
@@ -293,24 +284,15 @@ static struct explanation pair_mtu(const struct direction *d)
 		       mtu_bytes(a), d->to->name, mtu_bytes(b));
 }
 
-static struct explanation pair_rd_atomic(const struct direction *d)
-{
-	unsigned int a = d->from->attr.max_rd_atomic;
-	unsigned int b = d->to->attr.max_dest_rd_atomic;
-
-	if (!both_gave(d, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MAX_DEST_RD_ATOMIC) ||
-	    a <= b)
-		return no_idea();
-	return because("rd-atomic-differs", "%s\t%u\t%s\t%u", d->from->name, a,
-		       d->to->name, b);
-}
-
 size_t explain_pair(const struct explain_side *a, const struct explain_side *b,
 		    struct explanation *out, size_t most)
 {
 	static struct explanation (*const pairs[])(
 		const struct direction *d) = {
-		pair_qpn, pair_gid, pair_psn, pair_mtu, pair_rd_atomic,
+		pair_qpn,
+		pair_gid,
+		pair_psn,
+		pair_mtu,
 	};
 	const struct direction ways[] = { { a, b }, { b, a } };
 	size_t count = 0;

@@ -76,27 +76,14 @@ static struct explanation is_ipv4(const struct forty *f,
 	return why;
 }
 
-static struct explanation is_for_another(const union ibv_gid *to,
-					 const union ibv_gid *mine)
-{
-	char theirs[GID_TEXT_SIZE], own[GID_TEXT_SIZE];
-
-	return because("dgid-differs", "%s\t%s", gid_text(theirs, to->raw),
-		       gid_text(own, mine->raw));
-}
-
 struct explanation explain_grh(const struct ibv_wc *wc, const void *forty,
 			       const union ibv_gid *mine)
 {
 	const struct forty f = read_forty(forty);
 
-	if (!(wc->wc_flags & IBV_WC_GRH))
-		return because("grh-absent");
-	if (holds_grh(&f) && same_gid(&f.dgid, mine))
+	if (!(wc->wc_flags & IBV_WC_GRH) ||
+	    (holds_grh(&f) && same_gid(&f.dgid, mine)) || !holds_ipv4(&f) ||
+	    !same_gid(&f.mapped, mine))
 		return no_idea();
-	if (holds_ipv4(&f) && same_gid(&f.mapped, mine))
-		return is_ipv4(&f, wc);
-	if (holds_grh(&f) == holds_ipv4(&f))
-		return no_idea();
-	return is_for_another(holds_ipv4(&f) ? &f.mapped : &f.dgid, mine);
+	return is_ipv4(&f, wc);
 }

@@ -174,10 +174,6 @@ static struct explanation check_av_port(const struct modify *m)
 		return no_idea();
 	if (port < 1 || port > ports)
 		return because("av-port", "%u\t%u", port, ports);
-	if (m->known && m->from == IBV_QPS_INIT && m->now.port_num &&
-	    m->now.port_num != port)
-		return because("av-port-differs", "%u\t%u", port,
-			       m->now.port_num);
 	return no_idea();
 }
 

@@ -137,13 +137,9 @@ static struct explanation nobody_answers(const struct path *p)
 
 	gid_text(text, asked->raw);
 	state = net_neighbour(asked, p->device.index, mac);
-	if (state == NET_NEIGHBOUR_KNOWN)
-		why = because("neighbour-late", "%s", text);
-	else
-		why = because(behind ? "gateway-silent" : "no-neighbour",
-			      "%s\t%s\t%s", text, p->device.name,
-			      gid_is_ipv4(asked) ? "ARP"
-						 : "neighbour discovery");
+	why = because(behind ? "gateway-silent" : "no-neighbour", "%s\t%s\t%s",
+		      text, p->device.name,
+		      gid_is_ipv4(asked) ? "ARP" : "neighbour discovery");
 	also_seen(&why, "neighbour", "%s\t%s\t%s", text, p->device.name,
 		  state == NET_NEIGHBOUR_KNOWN	  ? "known now"
 		  : state == NET_NEIGHBOUR_FAILED ? "FAILED"

@@ -118,21 +118,6 @@ static struct explanation check_still_trying(const struct wait *w)
 		       w->now.retry_cnt);
 }
 
-/* 计数器是整个设备的：是线索，不是证明。*/
-static struct explanation check_rnr(const struct wait *w)
-{
-	long long naks = hw_counter(device_of(w->qp->context), "rcvd_rnr_err");
-	struct explanation why;
-
-	if (!w->rq->send || w->now.rnr_retry != RETRY_MAX || naks <= 0 ||
-	    w->qp->qp_type != IBV_QPT_RC)
-		return no_idea();
-	why = because("rnr-forever");
-	also_seen(&why, "sent", "%s\t%lld\t%lld", device_of(w->qp->context),
-		  hw_counter(device_of(w->qp->context), "sent_pkts"), naks);
-	return why;
-}
-
 /* 早该放弃了，也没有 RNR NAK：包根本没有发出去。*/
 static struct explanation check_refused(const struct wait *w)
 {
@@ -202,19 +187,9 @@ static struct explanation nothing_sent(const struct wait *w)
 }
 
 static struct explanation (*const checks[])(const struct wait *w) = {
-	check_state,
-	check_cq,
-	check_link,
-	check_signaled,
-	check_rd_atomic,
-	check_ud,
-	check_never_gives_up,
-	check_still_trying,
-	check_pair,
-	check_ack,
-	check_rnr,
-	check_refused,
-	nothing_sent,
+	check_state,	 check_cq,  check_link,		  check_signaled,
+	check_rd_atomic, check_ud,  check_never_gives_up, check_still_trying,
+	check_pair,	 check_ack, check_refused,	  nothing_sent,
 };
 
 struct explanation explain_stall(struct ibv_qp *qp,

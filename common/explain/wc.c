@@ -83,15 +83,11 @@ static struct explanation check_pair(const struct case_of *c)
 	struct explanation all[EXPLAIN_MOST], why = no_idea();
 	size_t n = explain_pair(c->rq->mine, c->rq->peer, all, EXPLAIN_MOST);
 
-	/* READ 的深度不足以让 ACK 不来。*/
-	for (size_t i = 0; i < n; i++) {
-		if (explained_as(&all[i], "rd-atomic-differs"))
-			continue;
+	for (size_t i = 0; i < n; i++)
 		if (!why.id)
 			why = all[i];
 		else
 			also_cause(&why, &all[i]);
-	}
 	return why;
 }
 

@@ -401,60 +401,6 @@ void check_silent_write(const struct report *r, struct causes *all)
 	}
 }
 
-/* 停下时，@side 有几个线程在 poll。*/
-static size_t pollers(const struct report *r, int side)
-{
-	uint64_t first = 0, n = 0;
-
-	EACH(i, &r->side[side].own) {
-		const struct event *e = &r->events[i];
-		uint64_t thread;
-
-		if (strcmp(e->ev, "thread") ||
-		    !event_says(r, e, "verb", "poll_cq"))
-			continue;
-		thread = event_number(r, e, "thread");
-		n += !n || (n == 1 && thread != first);
-		first = first ? first : thread;
-	}
-	return n;
-}
-
-/*
- * 几个线程 poll 同一个 CQ，谁 poll 到就归谁：别人 post 的请求，completion 也被取走。之后两边都
- * 等着已经取走了的，也就没有人再 post receive。
- */
-void blame_other_thread(const struct report *r, struct causes *all)
-{
-	struct explanation why;
-
-	for (size_t i = 0; i < r->qp_count; i++) {
-		const struct qp *qp = &r->qps[i];
-		size_t taken = 0, crossed = 0;
-
-		if (!gave_up(&r->side[qp->side]) || pollers(r, qp->side) < 2 ||
-		    receives_left(r, qp) > 0)
-			continue;
-		EACH(k, &qp->own) {
-			const struct event *e = &r->events[k];
-
-			if (!is_arrival(e) || e->cause == NOWHERE)
-				continue;
-			taken++;
-			crossed +=
-				r->events[e->cause].place.tid != e->place.tid;
-		}
-		/* 一个线程只 post，另一个只 poll：那是分工。*/
-		if (!crossed || crossed == taken)
-			continue;
-		why = because("taken-by-other-thread", "%ju\t%zu\t%zu",
-			      number_in(qp->first, "recv_cq"), crossed, taken);
-		for (size_t c = 0; c < all->count; c++)
-			if (!strcmp(all->items[c].id, "no-receive-posted"))
-				cause_restate(&all->items[c], &why);
-	}
-}
-
 /* @qp 的一端停下来等消息：receive 还有，也在看 CQ，或者在等事件。*/
 static bool waits_for_message(const struct report *r, const struct qp *qp)
 {

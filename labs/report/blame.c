@@ -648,7 +648,6 @@ void report_blame(const struct report *r, struct causes *all)
 	believe_hangs(r, all);
 	blame_sender(r, all);
 	follow_cm(r, all);
-	blame_other_thread(r, all);
 	for (size_t i = 0; i < all->count; i++)
 		if (all->items[i].kind == CAUSE_FAILURE ||
 		    (all->items[i].kind == CAUSE_STALL && !has_committed(all)))
