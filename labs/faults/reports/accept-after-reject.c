@@ -5,7 +5,7 @@
 // expect: reject
 // kind: rdma_cm
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static int known;

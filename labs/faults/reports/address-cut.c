@@ -5,7 +5,7 @@
 // expect: address.*(outside|not in|not within|beyond|range|32|trunc|upper|cut|bounds)|outside|32.bit|trunc|no (MR|memory region)
 // kind: attributes
 // run: server/client
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 struct hello {

@@ -5,7 +5,7 @@
 // expect: 1\.0\.99\.10|byte.?order|big.?endian|network order|htonl|reversed
 // kind: rdma_cm
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(void)

@@ -5,7 +5,7 @@
 // expect: (GID|sgid).?index|sgid_index|link.local|fe80|index 0
 // kind: ud
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static int gid_index;

@@ -5,7 +5,7 @@
 // expect: rdma_destroy_event_channel|channel.*(destroyed|closed|gone|freed)
 // kind: threads
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static struct rdma_event_channel *ch;

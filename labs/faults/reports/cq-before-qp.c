@@ -5,7 +5,7 @@
 // expect: \bQP\b.*(still|uses|using|use|refer|belong|attached)|(destroy|ibv_destroy_qp).*\bQP.*(first|before)
 // kind: order
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 struct stream {

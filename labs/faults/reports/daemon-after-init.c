@@ -5,7 +5,7 @@
 // expect: \bfork|child|parent|(another|other|different|wrong) process|\bpid\b
 // kind: memory
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 #include <sys/wait.h>

@@ -5,7 +5,7 @@
 // expect: acknowledg|unacked|ibv_ack_cq_events
 // kind: balance
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static int take(struct end *e, int len)

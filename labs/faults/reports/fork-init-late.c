@@ -5,7 +5,7 @@
 // expect: ibv_fork_init
 // kind: memory
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

@@ -5,7 +5,7 @@
 // expect: abort|ibv_wr_complete|(never|not|nothing)( was| been)? (posted|sent)
 // kind: extended
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static void send_one(struct ibv_qp_ex *x, struct end *e, uint64_t id)

@@ -5,7 +5,7 @@
 // expect: ibv_get_async_event|async.*(event|thread)
 // kind: threads
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static int stop;

@@ -5,7 +5,7 @@
 // expect: ibv_dereg_mr|deregister|leak|never (freed|released|given back)|still registered|\d+ (MRs|memory regions)
 // kind: balance
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 #include <linux/capability.h>

@@ -5,7 +5,7 @@
 // expect: window|\bMW\b|ibv_dealloc_mw
 // kind: memory
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

@@ -5,7 +5,7 @@
 // expect: (never|not|un)[ -]?(been )?armed|arm (it|the|a|this)|ibv_req_notify_cq
 // kind: balance
 // run: server/client
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

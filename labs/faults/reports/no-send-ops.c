@@ -5,7 +5,7 @@
 // expect: send_ops_flags|ibv_qp_to_qp_ex
 // kind: extended
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

@@ -5,7 +5,7 @@
 // expect: rdma_disconnect|(never|nobody|no one|neither|not).*disconnect
 // kind: rdma_cm
 // run: server/client
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static int disconnects_left;

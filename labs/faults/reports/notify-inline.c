@@ -5,7 +5,7 @@
 // expect: max_inline|inline
 // kind: capacity
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 struct notify {

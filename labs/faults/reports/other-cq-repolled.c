@@ -5,7 +5,7 @@
 // expect: (still|left|remains?|remaining|lies?|lay|waiting)[a-z0-9 ]* (in|on) (the |its |this |that |a )?(receive |recv )?(CQ|completion queue)|not (been )?(polled|drained|emptied|taken)|unread|poll[a-z_ ]*(again|once more)|armed[a-z ]*(after|too late|late)
 // kind: order
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static struct end a, b;

@@ -5,7 +5,7 @@
 // expect: (not|never|only)[a-z_ ]*(moved?s?|in|reach|to|go|goes)[a-z_ ]*\bERR\b|IBV_QPS_ERR|(still|stays?) (in )?RTS|(move|modify|bring|put)[a-z_ ]*(to|into) (the )?(ERR\b|error state)
 // kind: rdma_cm
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static void own_qp(struct end *e, struct rdma_cm_id *id, int state)

@@ -5,7 +5,7 @@
 // expect: disconnect|peer.*(gone|ended|exited|left|closed|destroyed|went away|hung up)
 // kind: rdma_cm
 // run: server/client
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

@@ -5,7 +5,7 @@
 // expect: (already|was|been|twice|second)[a-z ]*destroy|destroyed.*(already|twice|before|earlier)|NULL|no QP
 // kind: order
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 struct connection {

@@ -5,7 +5,7 @@
 // expect: destroy[a-z_]*.*(outstanding|still posted|never complete|lost|went away|vanish|without)|(outstanding|requests?|receives?).*(destroyed|went away|are gone|lost|never complete)|(ERR|error state).*(before|first)
 // kind: order
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

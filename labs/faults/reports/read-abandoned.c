@@ -5,7 +5,7 @@
 // expect: (deregister|ibv_dereg_mr)[a-z_]*.*(outstanding|while|before|still|in flight|under way|earlier|ago|too early)|(MR|memory region|lkey).*(deregistered|no longer|gone)
 // kind: order
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

@@ -5,7 +5,7 @@
 // expect: ^$
 // kind: innocent
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

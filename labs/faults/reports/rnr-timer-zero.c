@@ -5,7 +5,7 @@
 // expect: min_rnr_timer|655|RNR.*(timer|wait|delay|ms)|receiver.not.ready
 // kind: attributes
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 #include <time.h>

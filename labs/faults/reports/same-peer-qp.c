@@ -5,7 +5,7 @@
 // expect: (same|one) (peer )?QP|two QPs|dest_qp_num.*\bnot\b|(connected|paired|belongs?|answers?)[a-z ]* (another|a different|the other|other) QP|not (to )?this (one|QP)|(peer|remote)[a-z' ]* QP.*(another|a different|other) QP
 // kind: attributes
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

@@ -5,7 +5,7 @@
 // expect: set_sge_list|sge_list|provider|librxe
 // kind: extended
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

@@ -5,7 +5,7 @@
 // expect: no receive|(SRQ|shared receive queue).*(empty|ran out|run out|refill|drained)|(ran|run|runs) out of|receiver.not.ready|RNR
 // kind: capacity
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 enum {

@@ -5,7 +5,7 @@
 // expect: (nothing|none|no (receive|request|work request|WR))[a-z ]*(outstanding|posted)|(all|every)[a-z0-9 ]*(completion|request|receive)s?.*(taken|polled|completed|come|came|done)|already (been )?(taken|polled|read|completed)
 // kind: nothing-outstanding
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static int unexpected;

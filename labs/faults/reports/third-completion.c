@@ -5,7 +5,7 @@
 // expect: overr[au]n|overflow|(CQ|completion queue).*(too small|room for|is full|was full|holds)
 // kind: capacity
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 enum {

@@ -5,7 +5,7 @@
 // expect: (old|stale|former|previous|earlier).*key|rkey.*(old|stale|changed|bind|bound|window)|memory window
 // kind: memory
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 int main(int argc, char **argv)

@@ -5,7 +5,7 @@
 // expect: rdma_migrate_id|(other|another|different|second|accepting) thread|threads?.*(took|taken|reads?|consum|share)|(same|shared) (event )?channel|already (taken|read|come)
 // kind: threads
 // run: one
-// half: unseen
+// half: tuned
 #include "rep.h"
 
 static struct rdma_event_channel *sch;
