@@ -180,6 +180,8 @@ make_pair() {
 		j=$((2 - i)) # the peer is known without ARP, which costs a second
 		echo 1 >"/proc/sys/net/ipv4/conf/veth$i/accept_local"
 		echo 0 >"/proc/sys/net/ipv4/conf/veth$i/rp_filter"
+		# A link that comes up can use fe80:: at once: nobody else can have it there.
+		[[ ! -e /proc/sys/net/ipv6 ]] || echo 0 >"/proc/sys/net/ipv6/conf/veth$i/accept_dad"
 		ip addr add "10.99.0.$((i + 1))/24" dev "veth$i"
 		ip link set "veth$i" up
 		ip neigh replace "10.99.0.$j" lladdr "02:99:00:00:00:0$j" dev "veth$i"
