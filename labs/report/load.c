@@ -181,7 +181,7 @@ static void set_event(struct report *r, struct event *event,
 	event->status = word(r, recorded_text(item, "status"));
 	event->op = word(r, recorded_text(item, "op"));
 	event->qp = (uint32_t)recorded_number(item, "qp");
-	event->class = classify(event->ev, item);
+	event->class = (uint8_t)classify(event->ev, item);
 	if (!strcmp(event->ev, "signal")) {
 		side->signalled = true;
 		used_after(event, recorded_number(item, "polled"));
@@ -221,7 +221,7 @@ static void set_record(struct report *r, struct event *event,
 	event->status = word(r, record.kind == RECORD_COMPLETION
 					? record_status(&record)
 					: "");
-	event->class = record_classes[record.kind];
+	event->class = (uint8_t)record_classes[record.kind];
 	if (record.kind == RECORD_COMPLETION)
 		event->of = (uint32_t)number;
 	else
