@@ -315,7 +315,7 @@ void world_request(const struct report *r, const struct qp *qp,
 		rq->n_local = regions_of(r, qp->side, t, &out->own);
 	rq->local = rq->n_local ? out->own : NULL;
 	/* 一个也没有：都注销了，或者记录里本来就没有它们 */
-	if (!rq->n_local)
+	if (!rq->n_local && out->wr.sges <= 1)
 		EACH(i, &r->side[qp->side].own)
 			if (!strcmp(r->events[i].ev, "dereg_mr"))
 				rq->local = &none;
