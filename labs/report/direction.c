@@ -4,6 +4,7 @@
  */
 #include "rules.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +38,66 @@ static size_t acks(const struct report *r, const struct qp *qp)
 	EACH(i, &qp->own)
 		n += went_well(&r->events[i]) && !is_arrival(&r->events[i]);
 	return n;
+}
+
+/* 同一个 rkey、同一段地址，先前成功过几次：那时 MR 还在。*/
+static size_t worked_before(const struct report *r, const struct qp *qp,
+			    const struct event *post, uint32_t rkey)
+{
+	uint64_t low = UINT64_MAX, high = 0;
+	struct recalled failed, wr;
+	size_t n = 0;
+
+	world_recall(r, post, &failed);
+	EACH(i, &qp->own) {
+		const struct event *e = &r->events[i];
+		uint64_t to;
+
+		if (e->class != CLASS_POST_SEND || strcmp(e->op, post->op) ||
+		    came_to_nothing(r, e))
+			continue;
+		world_recall(r, e, &wr);
+		to = wr.send.wr.rdma.remote_addr;
+		if (wr.send.wr.rdma.rkey != rkey)
+			continue;
+		low = to < low ? to : low;
+		high = to + wr.sge.length > high ? to + wr.sge.length : high;
+		n++;
+	}
+	return failed.send.wr.rdma.remote_addr >= low &&
+			       failed.send.wr.rdma.remote_addr +
+					       failed.sge.length <=
+				       high
+		       ? n
+		       : 0;
+}
+
+/* 只有这一端的记录：对端的内存先前还在，连接又断了，就不必怀疑 rkey。*/
+static struct explanation memory_gone(const struct report *r,
+				      const struct cause *c,
+				      const struct qp *qp,
+				      const struct event *post)
+{
+	size_t left = last_event(r, c->side, "rdma_event", "DISCONNECTED");
+	struct explanation why = { 0 };
+	struct recalled wr;
+	uint32_t rkey;
+	size_t n;
+
+	world_recall(r, post, &wr);
+	rkey = wr.send.wr.rdma.rkey;
+	n = strncmp(post->op, "RDMA_", 5) ? 0
+					  : worked_before(r, qp, post, rkey);
+	if (!n)
+		return why;
+	why = because("REM_ACCESS_ERR later", "0x%x\t%zu", rkey, n);
+	if (left != NOWHERE)
+		also_seen(&why, "cm-disconnected", "%.0f\t%s",
+			  fabs((double)(r->events[left].t -
+					r->events[c->event].t)) /
+				  1e6,
+			  left < c->event ? "before" : "after");
+	return why;
 }
 
 /* 对端停下来时看见自己的地址没有了：就是它。*/
@@ -81,7 +142,14 @@ void tell_direction(const struct report *r, struct causes *all)
 		const struct event *post = post_of(r, c);
 		struct explanation why;
 
-		if (strcmp(c->id, "RETRY_EXC_ERR") || !post || !qp)
+		if (!post || !qp)
+			continue;
+		if (!strcmp(c->id, "REM_ACCESS_ERR") && !qp->peer) {
+			why = memory_gone(r, c, qp, post);
+			if (why.id)
+				cause_restate(c, &why);
+		}
+		if (strcmp(c->id, "RETRY_EXC_ERR"))
 			continue;
 		if (!qp->peer && acks(r, qp))
 			why = because("RETRY_EXC_ERR later", "%zu",
