@@ -45,7 +45,7 @@ static int create_mr(struct rdma_resources *res,
 		     const struct rdma_config *config)
 {
 	/*
-	 * LOCAL_WRITE：网卡要往这里写收到的数据，没有它 RECV 会失败（真网卡报 LOC_PROT，
+	 * LOCAL_WRITE：网卡要往这里写收到的数据，没有它 RECV 会失败（物理网卡报 LOC_PROT，
 	 * rxe 报 LOC_QP_OP）。
 	 * REMOTE_*：允许对端凭 rkey 直接读写；REMOTE_WRITE 必须同时有 LOCAL_WRITE。
 	 */
@@ -77,7 +77,7 @@ int create_cq(struct rdma_resources *res, bool events)
 {
 	/*
 	 * CQ 必须装得下所有可能同时未取走的 completion，否则 CQ overrun：
-	 * rxe 会丢掉 CQE 并报 async event，真网卡会让 QP 直接进 ERR。
+	 * rxe 会丢掉 CQE 并报 async event，物理网卡会让 QP 直接进 ERR。
 	 */
 	int cqe = (int)(res->recv_slots + res->send_slots);
 

@@ -54,7 +54,7 @@ void refill(struct many *m)
  * 一条长消息收到一半，人被杀了：规范说那个 receive 要以 FLUSH_ERR 交还。rxe 不还，也不放
  * 回 SRQ，它就此不见；每死一个少一个，SRQ 迟早是空的。receive 是按 post 的次序取走的，
  * 所以后 post 的都完成了，它还没有，它就在某个 QP 手里；而哪个 QP 也不会拿着一条消息比
- * 期限更久（那样的 client 已经被请走了），过了期限，它便不在任何人手里。真网卡不保证
+ * 期限更久（那样的 client 已经被请走了），过了期限，它便不在任何人手里。物理网卡不保证
  * 这个次序，也不丢。
  */
 void overtake(struct many *m, struct slot *completed)

@@ -30,7 +30,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* rxe 在 ibv_query_device 里报的厂商号：三个字节全 1，真网卡没有这个号。*/
+/* rxe 在 ibv_query_device 里报的厂商号：三个字节全 1，物理网卡没有这个号。*/
 #define RXE_VENDOR_ID 0xffffff
 
 const char *explain_next(char out[EXPLAIN_NEXT_SIZE],

@@ -5,7 +5,7 @@
  * post 是用户态的活：provider 自己查 WR（SGE 个数、inline 长度、atomic 的对齐），
  * 再查环里还有没有位置；QP 的状态则要等按门铃进了内核才查。两个坑：
  *   - rxe 上因状态太早而被拒的 send 仍留在环里，到了 RTS 会跟着下一次门铃一起
- *     发出去；此时 *bad_wr 是 NULL。绝大多数真网卡这时返回 0。
+ *     发出去；此时 *bad_wr 是 NULL。绝大多数物理网卡这时返回 0。
  *   - ENOMEM 与内存无关：是队列满了。
  */
 #include "parts.h"

@@ -407,7 +407,7 @@ static struct explanation bad_caps(struct ibv_pd *pd,
 			return because("qp-caps", "%s\t%u\t%s\t%u",
 				       rows[i].name, rows[i].wanted,
 				       device_of(pd->context), rows[i].limit);
-	/* 真网卡的 inline 上限不在设备属性里：只能二分着试。*/
+	/* 物理网卡的 inline 上限不在设备属性里：只能二分着试。*/
 	if (init->cap.max_inline_data)
 		return because("qp-caps-hidden", "%u",
 			       init->cap.max_inline_data);

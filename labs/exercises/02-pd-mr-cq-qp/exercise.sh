@@ -150,7 +150,7 @@ test_cq_holds() {
 	recorded a.s ev=create_cq && value cqe_asked
 	((${value:-0} >= receives + sends)) || differs "cqe $value" "cqe $((receives + sends)) ($receives + $sends)"
 	well a
-	because 'a CQ that overruns loses completions (rxe) or its QP (hardware)' 'CQ overrun：rxe 丢 completion，真网卡连 QP 一起丢'
+	because 'a CQ that overruns loses completions (rxe) or its QP (hardware)' 'CQ overrun：rxe 丢 completion，物理网卡连 QP 一起丢'
 }
 
 test_inline() {

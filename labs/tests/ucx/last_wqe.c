@@ -5,7 +5,7 @@
  * 第 13 课“The crash”的预言。内核的异步事件一概扣下，换成这一种：
  *
  *	LAST_WQE=never   一次也不来：Linux 6.4 及以前的 rxe
- *	LAST_WQE=once    带 SRQ 的 QP 进 ERR，来一次：真网卡
+ *	LAST_WQE=once    带 SRQ 的 QP 进 ERR，来一次：物理网卡
  *	LAST_WQE=again   进 ERR 之后一来再来，直到 QP 被销毁：6.5 起的 rxe，每次 modify
  *	                 到 ERR、每个还寄来的包，都来一次
  *
