@@ -588,9 +588,11 @@ static bool is_broken(const struct report *r, const struct cause *cause)
 static void excuse(const struct report *r, struct causes *all)
 {
 	for (size_t i = 0; i < all->count; i++)
-		if (all->items[i].kind <= CAUSE_STALL &&
-		    !is_broken(r, &all->items[i]))
+		if (all->items[i].kind <= CAUSE_HINT &&
+		    !is_broken(r, &all->items[i])) {
 			all->items[i].kind = CAUSE_HINT;
+			all->items[i].over = cause_is_vague(all->items[i].id);
+		}
 }
 
 /* 停下时看见的，说的只是“也许”，而对端的记录没有证明它。*/

@@ -223,12 +223,19 @@ static bool says_little(const struct cause *cause)
 	return IS_ONE_OF(cause->id, ids);
 }
 
+/* 等到了的，排在警告之后：那个还会出事。*/
+static int order_of(const struct cause *cause)
+{
+	return 2 * (int)(cause->over ? CAUSE_WARNING : cause->kind) +
+	       cause->over;
+}
+
 static int by_kind(const void *a, const void *b)
 {
 	const struct cause *x = a, *y = b;
 
-	if (x->kind != y->kind)
-		return (int)x->kind - (int)y->kind;
+	if (order_of(x) != order_of(y))
+		return order_of(x) - order_of(y);
 	if (x->proven != y->proven)
 		return x->proven ? -1 : 1;
 	if (says_little(x) != says_little(y))

@@ -139,6 +139,7 @@ struct cause {
 	size_t proof[3]; /* what it is about, by time: a post, its completion */
 	size_t proofs;
 	bool proven; /* of several, this one is it */
+	bool over;   /* a wait that came to its end, and so did all sides */
 };
 
 struct causes {
