@@ -26,7 +26,6 @@ int main(int argc, char **argv)
 		must(post(&a, IBV_WR_RDMA_READ, i, opt.size, &from,
 			  IBV_SEND_SIGNALED),
 		     "post");
-	usleep(1000);
 	if (ibv_poll_cq(a.scq, 1, &wc) < 1) {
 		printf("too slow: give the buffer up\n");
 		fflush(stdout);
