@@ -13,6 +13,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 
 /*
@@ -160,7 +161,11 @@ PLAIN(create_ep,
       add_address(&e.line, info->flags &RAI_PASSIVE ? info->src : info->dst),
       id, info, pd, init)
 PLAIN(migrate_id, (struct rdma_cm_id * id, struct rdma_event_channel *channel),
-      id, LINE_HEX(&e.line, "events", (uintptr_t)channel), id, channel)
+      id, LINE_HEX(&e.line, "events", (uintptr_t)channel),
+      (warn_unacked(OBJECT_CM_ID, id), id), channel)
+PLAIN(join_multicast,
+      (struct rdma_cm_id * id, struct sockaddr *addr, void *context), id,
+      add_address(&e.line, addr), id, addr, context)
 PLAIN(bind_addr, (struct rdma_cm_id * id, struct sockaddr *addr), id,
       add_address(&e.line, addr), id, addr)
 PLAIN(resolve_addr,
@@ -199,6 +204,45 @@ EXPORTED int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 	return rc;
 }
 
+/* 没有收到请求就返回的；收到的，是它里面的 rdma_get_cm_event 记下的。*/
+int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id);
+EXPORTED int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
+{
+	REAL(rdma_get_request, "RDMACM_1.0", -1);
+	int rc = real(listen, id);
+	struct event e;
+
+	if (!real_error(rc) || !event_begin(&e, "rdma_get_request"))
+		return rc;
+	event_returned(&e, errno);
+	EXPLAIN_CALL(&e, "get_request", false, 0, false);
+	end(&e, listen);
+	return rc;
+}
+
+int rdma_getaddrinfo(const char *node, const char *service,
+		     const struct rdma_addrinfo *hints,
+		     struct rdma_addrinfo **res);
+EXPORTED int rdma_getaddrinfo(const char *node, const char *service,
+			      const struct rdma_addrinfo *hints,
+			      struct rdma_addrinfo **res)
+{
+	REAL(rdma_getaddrinfo, "RDMACM_1.0", -1);
+	int rc = real(node, service, hints, res);
+	struct event e;
+
+	if (!rc || !event_begin(&e, "rdma_getaddrinfo"))
+		return rc;
+	event_explain(&e,
+		      because("cm-name", "%s",
+			      rc == -1 ? strerror(errno) : gai_strerror(rc)),
+		      "rdma_getaddrinfo(%s, %s)", node ? node : "",
+		      service ? service : "");
+	writer_lock();
+	event_end(&e);
+	return rc;
+}
+
 /* ---- 事件 ----------------------------------------------------------------- */
 
 /* CONNECT_REQUEST 的 ack 记在听的那个 id 上。*/
@@ -225,6 +269,7 @@ EXPORTED int rdma_get_cm_event(struct rdma_event_channel *channel,
 	ring_sleeps(ring_mine(), NULL);
 	if (rc && !e.err) {
 		event_drop(&e);
+		warn_woken("rdma_get_cm_event");
 		return rc;
 	}
 	line_start(&e.line, "rdma_event");

@@ -7,6 +7,7 @@
  */
 #include "base/verbs_names.h"
 #include "event.h"
+#include "explain/qp_table.h"
 #include "hooks.h"
 #include "objects.h"
 #include "ring.h"
@@ -306,6 +307,8 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *channel,
 	ring_sleeps(ring_mine(), NULL);
 	if (!rc)
 		count_events(*cq, 1, 0);
+	else
+		warn_woken("ibv_get_cq_event");
 	return rc;
 }
 
@@ -356,6 +359,31 @@ EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 	made(&e, OBJECT_AH, ah, pd->context);
 	return ah;
 }
+
+/* ---- 没有对象的调用 -------------------------------------------------------- */
+
+/* 这些都返回错误码本身；@of 是它所在的设备。*/
+#define PLAIN(call, version, why, kind, of, PARAMS, ...)       \
+	EXPORTED int ibv_##call PARAMS                         \
+	{                                                      \
+		REAL(ibv_##call, "IBVERBS_" version, ENOSYS);  \
+		struct event e;                                \
+		int err;                                       \
+		RECORD_ERR(&e, #call, err, real(__VA_ARGS__)); \
+		EXPLAIN_ERR(&e, why, "ibv_" #call "()");       \
+		event_ends_of(&e, OBJECT_##kind, of);          \
+		return err;                                    \
+	}
+PLAIN(fork_init, "1.1", e.err == EINVAL ? because("fork-init-late") : UNKNOWN,
+      CONTEXT, NULL, (void), )
+PLAIN(modify_srq, "1.1", explain_modify_srq(srq, attr, mask, e.err), SRQ, srq,
+      (struct ibv_srq * srq, struct ibv_srq_attr *attr, int mask), srq, attr,
+      mask)
+PLAIN(attach_mcast, "1.1",
+      e.err == EINVAL ? because("mcast-attach", "%s", qp_type_name(qp->qp_type))
+		      : UNKNOWN,
+      QP, qp, (struct ibv_qp * qp, const union ibv_gid *gid, uint16_t lid), qp,
+      gid, lid)
 
 /* ---- 异步事件 ------------------------------------------------------------- */
 
@@ -408,14 +436,20 @@ EXPORTED int ibv_get_async_event(struct ibv_context *context,
 				 struct ibv_async_event *event)
 {
 	REAL(ibv_get_async_event, "IBVERBS_1.1", -1);
-	int rc = real(context, event);
 	const char *name = "UNKNOWN";
 	enum object_kind of = OBJECT_PORT;
 	unsigned int type;
 	struct event e;
+	int rc;
 
-	if (rc || !event_begin(&e, "async_event"))
+	RECORD_ERR(&e, "get_async_event", rc, real(context, event));
+	if (rc) {
+		event_drop(&e);
 		return rc;
+	}
+	line_start(&e.line, "async_event");
+	e.stamp = e.end;
+	e.end = 0;
 	type = event->event_type;
 	e.why = explain_async_event(event->event_type);
 	if (type < sizeof(events) / sizeof(events[0])) {

@@ -83,6 +83,8 @@ void event_explain(struct event *event, struct explanation why, const char *fmt,
 	va_start(ap, fmt);
 	vsnprintf(call, sizeof(call), fmt, ap);
 	va_end(ap);
+	if (!why.id && event->err == EMFILE)
+		why = because("no-descriptors");
 	event->why = why;
 	LINE_TEXT(&event->line, "call", call);
 	if (!why.id && event->err)

@@ -16,6 +16,8 @@
 #include "ring.h"
 #include "writer.h"
 
+#include <errno.h>
+
 #define BUCKETS 256u
 #define PENDING 32
 
@@ -26,10 +28,11 @@ struct hook {
 	/* CQ */
 	uint64_t wc_flags;
 	struct ibv_cq_ex cq; /* 原来的指针 */
-	bool open;	     /* start_poll 与 end_poll 之间 */
+	_Atomic pid_t open;  /* start_poll 与 end_poll 之间：哪个线程 */
 	bool warned;
 	/* QP：wr_start 与 wr_complete 之间攒着的 WR */
 	struct ibv_qp_ex qp; /* 原来的指针 */
+	_Atomic pid_t by;    /* 哪个线程 */
 	unsigned int count;
 	struct record pending[PENDING];
 };
@@ -109,11 +112,19 @@ static int traced_start_poll(struct ibv_cq_ex *cq,
 			     struct ibv_poll_cq_attr *attr)
 {
 	struct hook *h = find(cq);
-	int rc = h->cq.start_poll(cq, attr);
+	struct ring *ring = ring_mine();
+	int rc;
 
-	h->open = !rc;
+	/* 自己拿着锁，再拿一次：从此停在里面。*/
+	if (h->open == ring->tid)
+		warn_once(h, cq,
+			  because("pair-not-ended",
+				  "ibv_start_poll\tibv_end_poll"));
+	rc = h->cq.start_poll(cq, attr);
+	h->open = rc ? 0 : ring->tid;
+	ring_opens(ring, OPEN_POLL, !rc);
 	if (rc)
-		ring_polled(ring_mine(), cq, true);
+		ring_polled(ring, cq, true);
 	else
 		record_current(h, cq);
 	return rc;
@@ -139,7 +150,8 @@ static void traced_end_poll(struct ibv_cq_ex *cq)
 
 	if (!h->open)
 		warn_once(h, cq, because("end-poll-alone"));
-	h->open = false;
+	h->open = 0;
+	ring_opens(ring_mine(), OPEN_POLL, false);
 	h->cq.end_poll(cq);
 }
 
@@ -154,7 +166,8 @@ static void hook_cq_ex(struct ibv_cq_ex *cq, uint64_t wc_flags)
 		return;
 	h->cq = *cq;
 	h->wc_flags = wc_flags;
-	h->open = h->warned = false;
+	h->open = 0;
+	h->warned = false;
 	atomic_store(&h->key, cq);
 	cq->start_poll = traced_start_poll;
 	cq->next_poll = traced_next_poll;
@@ -225,7 +238,7 @@ TRACED(wr_atomic_fetch_add,
 TRACED(wr_bind_mw,
        (struct ibv_qp_ex * qp, struct ibv_mw *mw, uint32_t rkey,
 	const struct ibv_mw_bind_info *info),
-       BIND_MW, rkey, 0, qp, mw, rkey, info)
+       BIND_MW, rkey, info->addr, qp, mw, rkey, info)
 TRACED(wr_local_inv, (struct ibv_qp_ex * qp, uint32_t rkey), LOCAL_INV, rkey, 0,
        qp, rkey)
 TRACED(wr_rdma_read, (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr),
@@ -297,13 +310,27 @@ static void traced_wr_set_sge(struct ibv_qp_ex *qp, uint32_t lkey,
 TRACED_LIST(wr_set_inline_data_list, ibv_data_buf, 0, IBV_SEND_INLINE)
 TRACED_LIST(wr_set_sge_list, ibv_sge, list[0].lkey, 0)
 
-/* 上一批也许 abort 了：从头攒起。*/
+/* 上一批没有交出去，自己又从头来：provider 的锁还拿着，从此停在里面。*/
 static void traced_wr_start(struct ibv_qp_ex *qp)
 {
 	struct hook *h = find(qp);
+	struct ring *ring = ring_mine();
 
-	h->count = 0;
+	if (h->by == ring->tid)
+		event_warn(OBJECT_QP, &qp->qp_base,
+			   because("pair-not-ended",
+				   "ibv_wr_start\tibv_wr_complete"));
 	h->qp.wr_start(qp);
+	h->by = ring->tid;
+	h->count = 0;
+	ring_opens(ring, OPEN_WR, true);
+}
+
+static void ends_wr(struct hook *h)
+{
+	h->by = 0;
+	h->count = 0;
+	ring_opens(ring_mine(), OPEN_WR, false);
 }
 
 /* 这一批不交出去了：程序若还等它们的 completion，就永远等下去。*/
@@ -316,7 +343,7 @@ static void traced_wr_abort(struct ibv_qp_ex *qp)
 		LINE_NUMBER(&e.line, "count", h->count);
 		event_ends_of(&e, OBJECT_QP, qp);
 	}
-	h->count = 0;
+	ends_wr(h);
 	h->qp.wr_abort(qp);
 }
 
@@ -352,6 +379,7 @@ static int traced_wr_complete(struct ibv_qp_ex *qp)
 	int rc;
 
 	publish(h);
+	ends_wr(h);
 	rc = h->qp.wr_complete(qp);
 	if (!rc || !count)
 		return rc;
@@ -477,8 +505,12 @@ static struct ibv_cq_ex *traced_create_cq_ex(struct ibv_context *context,
 
 	RECORD_MADE(&e, "create_cq", cq, real->create_cq_ex(context, init));
 	EXPLAIN_ERR(&e,
-		    explain_create_cq_call(context, (int)init->cqe,
-					   (int)init->comp_vector, e.err),
+		    e.err == EOPNOTSUPP
+			    ? because("cq-ex-flags", "0x%x\t0x%jx",
+				      init->comp_mask, init->wc_flags)
+			    : explain_create_cq_call(context, (int)init->cqe,
+						     (int)init->comp_vector,
+						     e.err),
 		    "ibv_create_cq_ex(%s, cqe %u, comp_vector %u)",
 		    context->device->name, init->cqe, init->comp_vector);
 	LINE_HEX(&e.line, "wc_flags", init->wc_flags);
@@ -504,6 +536,69 @@ static struct ibv_srq *traced_create_srq_ex(struct ibv_context *context,
 		   context, &init->attr);
 	return srq;
 }
+
+/* ---- 设备也许没有的 -------------------------------------------------------- */
+
+/* 做成了的不必记：rxe 没有的，别的设备有。*/
+static void end_refused(struct event *e, const struct ibv_context *context,
+			const char *name)
+{
+	if (!e->err) {
+		event_drop(e);
+		return;
+	}
+	event_explain(e,
+		      e->err == EOPNOTSUPP || e->err == ENOSYS
+			      ? because("op-unsupported", "%s\t%s",
+					context->device->name, name)
+			      : UNKNOWN,
+		      "%s()", name);
+	writer_lock();
+	event_end(e);
+}
+
+#define OPTIONAL(type, op, name, returned, context, PARAMS, ...)        \
+	static type traced_##op PARAMS                                  \
+	{                                                               \
+		struct hooked *real = hooked_of(context);               \
+		struct event e;                                         \
+		type made;                                              \
+		RECORD(&e, #op, made, real->op(__VA_ARGS__), returned); \
+		end_refused(&e, context, "ibv_" name);                  \
+		return made;                                            \
+	}
+OPTIONAL(struct ibv_dm *, alloc_dm, "alloc_dm", event_made, context,
+	 (struct ibv_context * context, struct ibv_alloc_dm_attr *attr),
+	 context, attr)
+OPTIONAL(struct ibv_td *, alloc_td, "alloc_td", event_made, context,
+	 (struct ibv_context * context, struct ibv_td_init_attr *attr), context,
+	 attr)
+OPTIONAL(struct ibv_pd *, alloc_parent_domain, "alloc_parent_domain",
+	 event_made, context,
+	 (struct ibv_context * context,
+	  struct ibv_parent_domain_init_attr *attr),
+	 context, attr)
+OPTIONAL(struct ibv_xrcd *, open_xrcd, "open_xrcd", event_made, context,
+	 (struct ibv_context * context, struct ibv_xrcd_init_attr *attr),
+	 context, attr)
+OPTIONAL(struct ibv_wq *, create_wq, "create_wq", event_made, context,
+	 (struct ibv_context * context, struct ibv_wq_init_attr *attr), context,
+	 attr)
+OPTIONAL(struct ibv_counters *, create_counters, "create_counters", event_made,
+	 context,
+	 (struct ibv_context * context, struct ibv_counters_init_attr *attr),
+	 context, attr)
+OPTIONAL(struct ibv_mr *, alloc_null_mr, "alloc_null_mr", event_made,
+	 pd->context, (struct ibv_pd * pd), pd)
+OPTIONAL(struct ibv_flow *, ibv_create_flow, "create_flow", event_made,
+	 qp->context, (struct ibv_qp * qp, struct ibv_flow_attr *attr), qp,
+	 attr)
+OPTIONAL(int, modify_cq, "modify_cq", event_returned, cq->context,
+	 (struct ibv_cq * cq, struct ibv_modify_cq_attr *attr), cq, attr)
+OPTIONAL(int, advise_mr, "advise_mr", event_returned, pd->context,
+	 (struct ibv_pd * pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+	  struct ibv_sge *list, uint32_t count),
+	 pd, advice, flags, list, count)
 
 #define HAS(vctx, op) \
 	((vctx) &&    \

@@ -250,6 +250,12 @@ static void record_send(struct ring *ring, uint64_t stamp, struct ibv_qp *qp,
 		   wr->opcode == IBV_WR_RDMA_READ) {
 		r->remote_addr = wr->wr.rdma.remote_addr;
 		r->rkey = wr->wr.rdma.rkey;
+	} else if (wr->opcode == IBV_WR_BIND_MW) {
+		r->remote_addr = wr->bind_mw.bind_info.addr;
+		r->length = (uint32_t)wr->bind_mw.bind_info.length;
+		r->rkey = wr->bind_mw.rkey;
+	} else if (wr->opcode == IBV_WR_LOCAL_INV) {
+		r->rkey = wr->invalidate_rkey;
 	}
 	ring_publish(ring);
 }
@@ -304,6 +310,38 @@ TRACED_POST(post_send, struct ibv_qp, send, record_send, to, NULL)
 TRACED_POST(post_recv, struct ibv_qp, recv, RECORD_RECV, to, wr)
 TRACED_POST(post_srq_recv, struct ibv_srq, recv, RECORD_SRQ_RECV, NULL, wr)
 
+/* ---- memory window -------------------------------------------------------- */
+
+static struct ibv_mw *traced_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	struct ibv_mw *mw;
+	struct event e;
+
+	RECORD_MADE(&e, "alloc_mw", mw,
+		    real_ops(pd->context)->alloc_mw(pd, type));
+	EXPLAIN_ERR(&e, UNKNOWN, "ibv_alloc_mw(type %d)", (int)type);
+	writer_lock();
+	object_add(OBJECT_MW, mw, pd->context);
+	line_add_object(&e.line, OBJECT_PD, pd);
+	if (mw)
+		LINE_HEX(&e.line, "rkey", mw->rkey);
+	writer_unlock();
+	event_ends_of(&e, OBJECT_MW, mw);
+	return mw;
+}
+
+static int traced_dealloc_mw(struct ibv_mw *mw)
+{
+	struct event e;
+	int err;
+
+	RECORD_ERR(&e, "dealloc_mw", err,
+		   real_ops(mw->context)->dealloc_mw(mw));
+	EXPLAIN_ERR(&e, explain_destroy(e.err), "ibv_dealloc_mw()");
+	event_ends_of(&e, OBJECT_MW, mw);
+	return err;
+}
+
 /* ---- 装与卸 --------------------------------------------------------------- */
 
 struct hooked *hooked_of(const struct ibv_context *context)
@@ -322,6 +360,8 @@ static void swap_ops(struct ibv_context_ops *ops)
 	SWAP(post_send);
 	SWAP(post_recv);
 	SWAP(post_srq_recv);
+	SWAP(alloc_mw);
+	SWAP(dealloc_mw);
 #undef SWAP
 }
 

@@ -16,10 +16,20 @@ struct hooked {
 	struct ibv_context *_Atomic context; /* NULL: free */
 	struct ibv_context_ops ops;
 	/* extended.c's; those that the context has */
-#define EACH_EXTENDED(DO) \
-	DO(create_qp_ex)  \
-	DO(create_cq_ex)  \
-	DO(create_srq_ex)
+#define EACH_EXTENDED(DO)       \
+	DO(create_qp_ex)        \
+	DO(create_cq_ex)        \
+	DO(create_srq_ex)       \
+	DO(alloc_dm)            \
+	DO(alloc_td)            \
+	DO(alloc_parent_domain) \
+	DO(open_xrcd)           \
+	DO(create_wq)           \
+	DO(create_counters)     \
+	DO(alloc_null_mr)       \
+	DO(ibv_create_flow)     \
+	DO(modify_cq)           \
+	DO(advise_mr)
 #define MEMBER(op) __typeof__(((struct verbs_context *)0)->op) op;
 	EACH_EXTENDED(MEMBER)
 #undef MEMBER
@@ -89,5 +99,8 @@ void record_srq(struct event *event, struct ibv_srq *srq,
  * have been acknowledged: warn if they were not.
  */
 void warn_unacked(enum object_kind kind, const void *pointer);
+
+/* @call waits for an event and has failed: warn, once, if nothing is wrong with it (errno). */
+void warn_woken(const char *call);
 
 #endif

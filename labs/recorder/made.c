@@ -9,6 +9,8 @@
 #include "objects.h"
 #include "writer.h"
 
+#include <errno.h>
+
 void record_qp(struct event *e, struct ibv_qp *qp, const struct ibv_pd *pd,
 	       const struct ibv_qp_init_attr *got,
 	       const struct ibv_qp_cap *asked)
@@ -69,6 +71,21 @@ void record_srq(struct event *e, struct ibv_srq *srq, const struct ibv_pd *pd,
 	LINE_NUMBER(&e->line, "max_wr", attr->max_wr);
 	LINE_NUMBER(&e->line, "max_sge", attr->max_sge);
 	event_end(e);
+}
+
+/* 信号打断的、fd 是 O_NONBLOCK 的：不是失败，可是程序也许当成失败。*/
+void warn_woken(const char *call)
+{
+	static _Atomic int told;
+	int err = errno;
+
+	if ((err != EINTR && err != EAGAIN) || !recorder_ready() ||
+	    atomic_exchange(&told, err) == err)
+		return;
+	event_warn(OBJECT_CONTEXT, NULL,
+		   because(err == EINTR ? "wait-interrupted" : "wait-empty",
+			   "%s", call));
+	errno = err;
 }
 
 /* 此刻别的线程也许正要 ack，所以只是警告；它真的没有返回，报告才算是原因。*/

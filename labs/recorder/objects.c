@@ -144,7 +144,7 @@ void line_add_object(struct line *line, enum object_kind kind,
 		[OBJECT_MR] = "mr",	     [OBJECT_CHANNEL] = "channel",
 		[OBJECT_CQ] = "cq",	     [OBJECT_SRQ] = "srq",
 		[OBJECT_QP] = "qp",	     [OBJECT_AH] = "ah",
-		[OBJECT_CM_ID] = "cm_id",
+		[OBJECT_CM_ID] = "cm_id",    [OBJECT_MW] = "mw",
 	};
 
 	line_add_object_as(line, keys[kind], kind, pointer);

@@ -85,10 +85,16 @@ struct block {
 	uint64_t unused[4];
 };
 
+/* A call that another one ends has not been ended. */
+enum slot_open {
+	OPEN_WR = 1,   /* ibv_wr_start */
+	OPEN_POLL = 2, /* ibv_start_poll */
+};
+
 /* What a thread does now. */
 struct thread_slot {
-	_Atomic int32_t tid; /* 0: free */
-	uint32_t unused;
+	_Atomic int32_t tid;	 /* 0: free */
+	_Atomic uint32_t open;	 /* bits of enum slot_open */
 	_Atomic uint64_t polled; /* the CQ that it polled last: its address */
 	_Atomic uint64_t polls;	 /* how often it polled and got nothing */
 	_Atomic uint64_t sleeps; /* the channel that it sleeps on, or 0 */
@@ -137,6 +143,7 @@ enum object_kind {
 	OBJECT_QP,
 	OBJECT_AH,
 	OBJECT_CM_ID,
+	OBJECT_MW,
 	OBJECT_KINDS
 };
 

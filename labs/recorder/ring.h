@@ -88,6 +88,17 @@ static inline void ring_polled(struct ring *ring, const void *cq, bool in_vain)
 			      memory_order_relaxed);
 }
 
+/* The thread is between two calls of a pair; enum slot_open. */
+static inline void ring_opens(struct ring *ring, uint32_t pair, bool begins)
+{
+	uint32_t open =
+		atomic_load_explicit(&ring->slot->open, memory_order_relaxed);
+
+	atomic_store_explicit(&ring->slot->open,
+			      begins ? open | pair : open & ~pair,
+			      memory_order_relaxed);
+}
+
 static inline struct ring *ring_mine(void)
 {
 	if (__builtin_expect(!ring_of_thread.tid, 0))
