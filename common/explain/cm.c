@@ -155,6 +155,8 @@ static struct explanation out_of_order(const char *call)
 		{ "connect", "the event ROUTE_RESOLVED and a QP" },
 		{ "accept", "the id of a CONNECT_REQUEST" },
 		{ "reject", "the id of a CONNECT_REQUEST" },
+		{ "get_request", "an id that listens and has no channel" },
+		{ "join_multicast", "an id that is bound or resolved" },
 		{ "disconnect", "the event ESTABLISHED" },
 	};
 
@@ -179,9 +181,7 @@ struct explanation explain_cm_call(const char *call, int err, bool again,
 	if (err == EINVAL && foreign_pd)
 		return because("cm-foreign-pd");
 	if (err == EINVAL && again)
-		return because(strcmp(call, "create_qp") ? "cm-state"
-							 : "cm-has-qp",
-			       "%s", call);
+		return because("cm-has-qp", "%s", call);
 	if (err == EINVAL)
 		return out_of_order(call);
 	if (err == EBADF)

@@ -155,6 +155,10 @@ struct explanation explain_create_srq(struct ibv_context *context,
 				      uint32_t max_wr, uint32_t max_sge,
 				      int err);
 
+struct explanation explain_modify_srq(struct ibv_srq *srq,
+				      const struct ibv_srq_attr *attr, int mask,
+				      int err);
+
 /*
  * Of a CQ @got events were taken from its channel and @acked were acknowledged, and
  * now it is to be destroyed. Not for equal numbers.
@@ -277,6 +281,9 @@ struct explain_mr {
 	uint32_t lkey, rkey;
 	int access; /* IBV_ACCESS_...; -1: not known */
 };
+
+/* The third argument of lkey-unknown and rkey-unknown, if no more is known. */
+#define EXPLAIN_ANY_KEY "it is wrong, or the MR was deregistered"
 
 /* What the caller knows of a request. Leave NULL and 0 what it does not. */
 struct explain_request {

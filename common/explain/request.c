@@ -43,7 +43,8 @@ static struct explanation check_sge(const struct ibv_sge *sge, bool writes,
 		if (mrs[i].lkey == sge->lkey)
 			mr = &mrs[i];
 	if (!mr)
-		return because("lkey-unknown", "0x%x\t%s", sge->lkey, whose);
+		return because("lkey-unknown", "0x%x\t%s\t%s", sge->lkey, whose,
+			       EXPLAIN_ANY_KEY);
 	if (pd && mr->pd && mr->pd != pd)
 		return because("lkey-other-pd", "0x%x\t%s", sge->lkey, whose);
 	if (!covers(mr, sge->addr, sge->length))
@@ -175,7 +176,24 @@ static struct explanation foreign_rkey(const struct case_of *c, uint32_t rkey)
 		if (rkey && rkey == rq->local[i].rkey)
 			return because("own-rkey", "0x%x\t%s", rkey,
 				       request_peer_name(c));
-	return because("rkey-unknown", "0x%x\t%s", rkey, request_peer_name(c));
+	return because("rkey-unknown", "0x%x\t%s\t%s", rkey,
+		       request_peer_name(c), EXPLAIN_ANY_KEY);
+}
+
+/* 不在 MR 里的地址，像是什么。*/
+static const char *what_address(const struct case_of *c,
+				const struct explain_mr *mr, uint64_t addr,
+				uint64_t length)
+{
+	if (!(addr >> 32) && covers(mr, (mr->addr >> 32 << 32) | addr, length))
+		return ": it is the lower half of an address there, so 64 bits "
+		       "were cut to 32";
+	if (addr < mr->length)
+		return ": it looks like an offset into that MR";
+	for (size_t i = 0; i < c->rq->n_local; i++)
+		if (covers(&c->rq->local[i], addr, length))
+			return ": it is an address of this side's own memory";
+	return "";
 }
 
 struct explanation request_remote(const struct case_of *c)
@@ -213,8 +231,9 @@ struct explanation request_remote(const struct case_of *c)
 		return because("addr-byte-order", "0x%jx", addr);
 	if (!covers(mr, addr, length))
 		return because("remote-outside-mr",
-			       "0x%jx\t%ju\t%s\t0x%jx\t%ju", addr, length,
-			       request_peer_name(c), mr->addr, mr->length);
+			       "0x%jx\t%ju\t%s\t0x%jx\t%ju\t%s", addr, length,
+			       request_peer_name(c), mr->addr, mr->length,
+			       what_address(c, mr, addr, length));
 	return no_idea();
 }
 

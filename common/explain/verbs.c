@@ -380,6 +380,18 @@ struct explanation explain_create_srq(struct ibv_context *context,
 	return because("srq-empty", "%u\t%u", max_wr, max_sge);
 }
 
+struct explanation explain_modify_srq(struct ibv_srq *srq,
+				      const struct ibv_srq_attr *attr, int mask,
+				      int err)
+{
+	struct ibv_srq_attr now;
+
+	if (err != EINVAL || !(mask & IBV_SRQ_LIMIT) ||
+	    ibv_query_srq(srq, &now) || attr->srq_limit <= now.max_wr)
+		return no_idea();
+	return because("srq-limit", "%u\t%u", attr->srq_limit, now.max_wr);
+}
+
 static struct explanation bad_caps(struct ibv_pd *pd,
 				   const struct ibv_qp_init_attr *init)
 {
@@ -455,6 +467,9 @@ struct explanation explain_extended_qp(uint32_t comp_mask, uint64_t ops,
 	if (comp_mask & ~KNOWN_QP_MASK)
 		return because("comp-mask", "0x%x\t0x%x", comp_mask,
 			       comp_mask & ~KNOWN_QP_MASK);
+	if (err == EINVAL && !(comp_mask & IBV_QP_INIT_ATTR_PD) &&
+	    type != IBV_QPT_XRC_RECV)
+		return because("qp-without-pd");
 	if (err == EOPNOTSUPP && (comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return because("send-ops", "0x%jx\t%s", (uintmax_t)ops,
 			       qp_type_name(type));

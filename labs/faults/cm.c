@@ -52,6 +52,7 @@ enum word {
 	HOOK,
 	SLEEP,
 	DIE,
+	NAME,
 };
 
 #define CALL  (-1) /* no event belongs to it */
@@ -87,6 +88,7 @@ static const struct {
 	[HOOK] = { "hook", "system", CALL },
 	[SLEEP] = { "sleep", "sleep", CALL },
 	[DIE] = { "die", "", CALL },
+	[NAME] = { "name", "rdma_getaddrinfo", CALL },
 };
 
 /* 目录的行同时运行，各用各的端口。*/
@@ -143,6 +145,7 @@ static int call(struct cm *cm, enum word word, const char *value)
 	static const char data[UINT8_MAX];
 	struct sockaddr_in at = address(cm->end, *value ? value : "0.0.0.0");
 	uint8_t number = (uint8_t)strtoul(value, NULL, 0);
+	struct rdma_addrinfo *info;
 
 	switch (word) {
 	case ID:
@@ -196,6 +199,9 @@ static int call(struct cm *cm, enum word word, const char *value)
 		return (int)sleep(STEP_S + 1);
 	case DIE:
 		return raise(SIGKILL);
+	case NAME:
+		return rdma_getaddrinfo("no-such-host.invalid", "1", NULL,
+					&info);
 	default:
 		return 0;
 	}

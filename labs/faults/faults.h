@@ -119,6 +119,17 @@ void meet(struct end *end);
 /* All of it, from ibv_get_device_list to ibv_close_device. */
 void play(struct end *end);
 
+/* refused.c: at MADE; read_from_the_start: at FILLED, of B. */
+void ask_for_device_memory(struct end *end);
+void ask_for_timestamps(struct end *end);
+void forget_pd(struct end *end);
+void arm_beyond_srq(struct end *end);
+void attach_connected(struct end *end);
+void be_interrupted(struct end *end);
+void be_too_early(struct end *end);
+void start_twice(struct end *end);
+void read_from_the_start(struct end *end);
+
 /* cm.c: instead of the rest, at MEMORY: what its steps say. */
 void connect_by_cm(struct end *end);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * balance.c —— 借与还：谁还占着要拆的对象，拆掉了的谁还在用，请求去了哪里，等的还会不会来
+ * balance.c —— 借与还：谁还占着要拆的对象，请求去了哪里，等的还会不会来
  *
  * 设备不觉得有什么不对：少还一个、多等一个、早用一步，都要把两头的数目放在一起才看得出来。
  */
@@ -20,6 +20,7 @@ static const struct made {
 	{ "create_qp", "qp", "QP", "destroy_qp" },
 	{ "create_srq", "srq", "SRQ", "destroy_srq" },
 	{ "create_cq", "cq", "CQ", "destroy_cq" },
+	{ "alloc_mw", "mw", "memory window", "dealloc_mw" },
 };
 
 static const struct made *made_by(const char *call)
@@ -65,6 +66,9 @@ static void name_object(char *out, size_t size, const struct made *how,
 	else if (!strcmp(how->key, "ah"))
 		snprintf(out, size, "AH %ju (to %s)", number,
 			 text_in(line, "dgid"));
+	else if (!strcmp(how->key, "mw"))
+		snprintf(out, size, "memory window (rkey %s)",
+			 text_in(line, "rkey"));
 	else
 		snprintf(out, size, "%s %ju", how->name, number);
 }
@@ -74,9 +78,8 @@ static const char *broken_key(const char *call)
 	static const struct {
 		const char *call, *key;
 	} rows[] = {
-		{ "dealloc_pd", "pd" },
-		{ "destroy_cq", "cq" },
-		{ "destroy_comp_channel", "channel" },
+		{ "dereg_mr", "mr" },	  { "dealloc_pd", "pd" },
+		{ "destroy_cq", "cq" },	  { "destroy_comp_channel", "channel" },
 		{ "destroy_srq", "srq" },
 	};
 
@@ -86,26 +89,65 @@ static const char *broken_key(const char *call)
 	return NULL;
 }
 
+/* @post 的远端地址在 @side 的 @mr 里。*/
+static bool lies_in(const struct report *r, int side, uint64_t mr,
+		    const struct event *post)
+{
+	struct recalled wr;
+
+	world_recall(r, post, &wr);
+	for (size_t i = 0; i < r->region_count; i++) {
+		const struct region *it = &r->regions[i];
+
+		if (it->side == side && it->id == mr &&
+		    wr.send.wr.rdma.remote_addr - it->mr.addr < it->mr.length)
+			return true;
+	}
+	return false;
+}
+
+/* 在 @until 之前 bind 到这个 MR 上的 memory window；没有：NOWHERE。*/
+static size_t window_on(const struct report *r, int side, uint64_t mr,
+			size_t until)
+{
+	size_t found = NOWHERE;
+
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+
+		if (i < until && !strcmp(e->op, "BIND_MW") &&
+		    e->class == CLASS_POST_SEND && !came_to_nothing(r, e) &&
+		    lies_in(r, side, mr, e))
+			found = i;
+	}
+	return found;
+}
+
 /* EBUSY：说出留下的那一个，什么时候、由哪个线程造的。*/
 static void name_holder(const struct report *r, struct cause *cause)
 {
 	const char *key = broken_key(text_in(cause->line, "ev"));
 	uint64_t id = key ? number_in(cause->line, key) : 0;
 	struct explanation why = { 0 };
+	size_t window = id && !strcmp(key, "mr")
+				? window_on(r, cause->side, id, cause->event)
+				: NOWHERE;
 	char name[128];
 
 	EACH(i, &r->side[cause->side].own) {
 		const struct event *e = &r->events[i];
-		const struct made *how = made_by(e->ev);
+		const struct made *how =
+			i == window ? made_by("alloc_mw") : made_by(e->ev);
 		json_t *line;
 
 		if (!id || why.id || i >= cause->event || !how ||
 		    !strcmp(how->key, key) || e->class == CLASS_FAILURE)
 			continue;
 		line = event_line(r, e);
-		if (uses(line, key, id) &&
-		    !undone(r, cause->side, how, number_in(line, how->key),
-			    cause->event)) {
+		if (i == window ||
+		    (uses(line, key, id) &&
+		     !undone(r, cause->side, how, number_in(line, how->key),
+			     cause->event))) {
 			name_object(name, sizeof(name), how, line);
 			why = because(
 				"left-behind", "%s\t%.1f\t%d\tibv_%s", name,
@@ -121,26 +163,36 @@ static void name_holder(const struct report *r, struct cause *cause)
 
 #define MANY 4
 
-/* 没有内存了，而同一段内存早已注册过几次，一次也没有注销。*/
+/*
+ * 没有内存了，而同一段内存早已注册过几次，一次也没有注销；或者一样大的几段都还在，而用它们的 QP
+ * 已经拆了：每试一次，留下一段。
+ */
 static void find_leak(const struct report *r, struct cause *cause)
 {
+	uint64_t same = 0, times = 0, bytes;
 	struct explanation why;
-	uint64_t times = 0, bytes;
 
 	if (strcmp(text_in(cause->line, "ev"), "reg_mr") ||
 	    strcmp(text_in(cause->line, "errname"), "ENOMEM"))
 		return;
 	bytes = number_in(cause->line, "len");
-	for (size_t i = 0; i < r->region_count; i++)
-		times += r->regions[i].side == cause->side &&
-			 r->regions[i].died == INT64_MAX &&
-			 r->regions[i].mr.addr ==
-				 value_in(cause->line, "addr") &&
-			 r->regions[i].mr.length == bytes;
-	if (times < MANY)
+	for (size_t i = 0; i < r->region_count; i++) {
+		const struct region *it = &r->regions[i];
+
+		if (it->side != cause->side || it->died != INT64_MAX ||
+		    it->mr.length != bytes)
+			continue;
+		times++;
+		same += it->mr.addr == value_in(cause->line, "addr");
+	}
+	if (same < MANY &&
+	    (times < MANY ||
+	     last_event(r, cause->side, "destroy_qp", NULL) == NOWHERE))
 		return;
-	why = because("mr-again", "%s\t%ju\t%ju", text_in(cause->line, "addr"),
-		      bytes, times);
+	why = because("mr-again", "%s\t%ju\t%ju",
+		      same < MANY ? "memory of QPs that are destroyed"
+				  : "the same memory",
+		      bytes, same < MANY ? times : same);
 	cause_restate(cause, &why);
 }
 
@@ -187,108 +239,10 @@ void weigh_failures(const struct report *r, struct causes *all)
 			check_used_after(r, all);
 			continue;
 		}
-		if (!strcmp(c->id, "still-used"))
-			name_holder(r, c);
+		name_holder(r, c);
 		find_leak(r, c);
 		if (was_a_try(r, c))
 			c->kind = CAUSE_WARNING;
-	}
-}
-
-/* ---- 拆掉了还用 ------------------------------------------------------------ */
-
-/* 拆它的那一次。*/
-static size_t destroyed_at(const struct report *r, const struct event *use)
-{
-	const char *call =
-		use->owner_kind == OBJECT_QP ? "destroy_qp" : "destroy_cq";
-	const char *key = use->owner_kind == OBJECT_QP ? "qp" : "cq";
-	size_t found = NOWHERE;
-
-	EACH(i, &r->side[use->side].own)
-		if (&r->events[i] < use && !strcmp(r->events[i].ev, call) &&
-		    event_number(r, &r->events[i], key) == use->owner)
-			found = i;
-	return found;
-}
-
-void check_used_after(const struct report *r, struct causes *all)
-{
-	struct explanation why;
-	char name[32];
-
-	for (size_t i = 0; i < r->count; i++) {
-		const struct event *use = &r->events[i], *end;
-		bool qp = use->owner_kind == OBJECT_QP;
-		size_t at = use->late ? destroyed_at(r, use) : NOWHERE;
-
-		if (at == NOWHERE)
-			continue;
-		end = &r->events[at];
-		/* 崩溃的线程自己拆的：它早就不看那个 CQ 了。*/
-		if (!strcmp(use->ev, "signal") &&
-		    use->place.tid == end->place.tid)
-			continue;
-		snprintf(name, sizeof(name), qp ? "QP %u" : "CQ %u",
-			 qp ? use->qpn : use->owner);
-		why = because("used-after-destroy", "%s\t%.1f\t%d\t%d\t%s",
-			      name, (double)(use->t - end->t) / 1e6,
-			      (int)end->place.tid, (int)use->place.tid,
-			      qp ? "posts to it" : "polls it");
-		cause_add(r, all, i, NULL, &why);
-		return;
-	}
-}
-
-#define NEAR_NULL 4096u
-
-/*
- * 通过 NULL 附近的指针崩溃：扩展 API 里，没有要的操作与字段，函数指针就是 NULL。刚取到
- * completion 的，是在读它的字段；否则是在 post。
- */
-void check_crash(const struct report *r, struct causes *all)
-{
-	static const char *const words[][2] = {
-		{ "a QP of it has ibv_wr functions only for the operations in "
-		  "its send_ops_flags",
-		  "set IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, and in send_ops_flags "
-		  "each operation that is posted; check that ibv_qp_to_qp_ex "
-		  "gives no NULL" },
-		{ "a CQ of it gives only the fields in its wc_flags",
-		  "ask for each field that is read (ibv_wc_read_...) in "
-		  "wc_flags of ibv_create_cq_ex" },
-	};
-	struct explanation why;
-
-	for (int s = 0; s < r->sides; s++) {
-		size_t at = last_event(r, s, "signal", NULL);
-		bool reads = false, cq = false, qp = false;
-		json_t *line =
-			at == NOWHERE ? NULL : event_line(r, &r->events[at]);
-		bool null = json_object_get(line, "fault") &&
-			    value_in(line, "fault") < NEAR_NULL;
-
-		json_decref(line);
-		if (!null || believe(all, s, "no-wr-functions") ||
-		    believe(all, s, "cm-order"))
-			continue;
-		EACH(i, &r->side[s].own) {
-			const struct event *e = &r->events[i];
-
-			if (is_data(e))
-				reads = e->class == CLASS_COMPLETION;
-			if (strncmp(e->ev, "create_", 7))
-				continue;
-			line = event_line(r, e);
-			qp = qp || value_in(line, "send_ops");
-			cq = cq || json_object_get(line, "wc_flags");
-			json_decref(line);
-		}
-		cq = cq && reads;
-		why = because("null-operation", "%s\t%s\t%s", r->side[s].name,
-			      words[cq][0], words[cq][1]);
-		if (qp || cq)
-			cause_suggest(r, all, at, &why);
 	}
 }
 
@@ -401,6 +355,51 @@ void check_silent_write(const struct report *r, struct causes *all)
 	}
 }
 
+/* 拿走别人的 receive 的 completion 的线程，自己也 post receive：不是一个只 post、一个只 poll。*/
+static bool shares_work(const struct report *r, const struct qp *qp,
+			int32_t taker)
+{
+	EACH(k, &qp->own)
+		if (r->events[k].class == CLASS_POST_RECV &&
+		    r->events[k].place.tid == taker)
+			return true;
+	return false;
+}
+
+/*
+ * 几个线程 poll 同一个 CQ，谁 poll 到就归谁：别人 post 的请求，completion 也被取走。之后两边都
+ * 等着已经取走了的，也就没有人再 post receive。
+ */
+void blame_other_thread(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *qp = &r->qps[i];
+		size_t taken = 0, crossed = 0;
+
+		if (receives_left(r, qp) > 0)
+			continue;
+		EACH(k, &qp->own) {
+			const struct event *e = &r->events[k];
+
+			if (!is_arrival(e) || e->cause == NOWHERE)
+				continue;
+			taken++;
+			crossed +=
+				r->events[e->cause].place.tid != e->place.tid &&
+				shares_work(r, qp, e->place.tid);
+		}
+		if (!crossed)
+			continue;
+		why = because("taken-by-other-thread", "%ju\t%zu\t%zu",
+			      number_in(qp->first, "recv_cq"), crossed, taken);
+		for (size_t c = 0; c < all->count; c++)
+			if (!strcmp(all->items[c].id, "no-receive-posted"))
+				cause_restate(&all->items[c], &why);
+	}
+}
+
 /* @qp 的一端停下来等消息：receive 还有，也在看 CQ，或者在等事件。*/
 static bool waits_for_message(const struct report *r, const struct qp *qp)
 {
@@ -473,27 +472,40 @@ void check_all_taken(const struct report *r, struct causes *all)
 	}
 }
 
-/* fork 出来的进程，用着父进程造的对象。*/
-void check_forked(const struct report *r, struct causes *all)
+/* 停顿时内核里的状态；没有停过：""。*/
+static const char *kernel_state(const struct report *r, const struct qp *qp,
+				json_t **line)
+{
+	EACH(i, &qp->own)
+		if (!strcmp(r->events[i].ev, "stall")) {
+			json_decref(*line);
+			*line = event_line(r, &r->events[i]);
+		}
+	return text_in(*line, "kernel_state");
+}
+
+/* 断开以后等着 receive 被冲刷出来，而 QP 还在 RTS。*/
+void check_not_flushed(const struct report *r, struct causes *all)
 {
 	struct explanation why;
 
-	for (size_t i = 0; i < r->count; i++) {
-		const struct event *e = &r->events[i];
+	for (size_t i = 0; i < r->qp_count && !is_suggested(all); i++) {
+		const struct qp *qp = &r->qps[i];
+		size_t over = last_event(r, qp->side, "rdma_disconnect", NULL);
+		json_t *stall = NULL;
 
-		if (!number_in(r->side[e->side].start, "forked") || e->late ||
-		    (e->class != CLASS_POST_SEND &&
-		     e->class != CLASS_POST_RECV &&
-		     strcmp(e->ev, "modify_qp") &&
-		     strcmp(e->ev, "destroy_qp")) ||
-		    (e->qp &&
-		     !strcmp(text_in(qp_of(r, e->side, e->qp)->first, "ev"),
-			     "create_qp")))
-			continue;
-		why = because("used-in-child", "%s\t%s", r->side[e->side].name,
-			      e->ev);
-		cause_add(r, all, i, NULL, &why);
-		return;
+		if (over == NOWHERE)
+			over = last_event(r, qp->side, "rdma_event",
+					  "DISCONNECTED");
+		if (over != NOWHERE && waits_for_message(r, qp) &&
+		    !strcmp(kernel_state(r, qp, &stall), "RTS")) {
+			why = because("not-flushed", "%s\t%ju\t%s",
+				      r->side[qp->side].name, qp->qpn,
+				      *r->events[over].op ? r->events[over].op
+							  : "rdma_disconnect");
+			cause_suggest(r, all, over, &why);
+		}
+		json_decref(stall);
 	}
 }
 

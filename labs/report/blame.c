@@ -129,6 +129,22 @@ static struct explanation ask_others(const struct report *r,
 	return why;
 }
 
+/* 几段的请求，自己说有错：rxe 的 provider 把长度加错了。*/
+static struct explanation ask_pieces(const struct report *r,
+				     const struct cause *cause)
+{
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+	const struct event *post = post_of(r, cause);
+	uint64_t sges = post ? event_number(r, post, "sges") : 0;
+
+	if (sges < 2 || !qp || !value_in(qp->first, "send_ops") ||
+	    post->class != CLASS_POST_SEND ||
+	    (!is_local(cause) &&
+	     strcmp(text_in(cause->line, "status"), "WR_FLUSH_ERR")))
+		return (struct explanation){ 0 };
+	return because("sge-list", "%ju", sges);
+}
+
 static void resolve(const struct report *r, struct cause *cause)
 {
 	bool about_data = !strcmp(text_in(cause->line, "about"), "completion");
@@ -142,6 +158,10 @@ static void resolve(const struct report *r, struct cause *cause)
 	why = ask(r, cause);
 	if (!why.id && is_local(cause))
 		why = ask_others(r, cause);
+	if (!why.id)
+		why = ask_pieces(r, cause);
+	if (why.id && !strcmp(why.id, "qpn-differs"))
+		find_sharer(r, qp_of(r, cause->side, cause->qp), &why);
 	if (why.id)
 		cause_restate(cause, &why);
 }
@@ -234,11 +254,12 @@ static bool looks_elsewhere(const struct report *r, const struct qp *qp)
 	size_t where;
 	json_t *at = qp ? stopped_at(r, qp->side, &where) : NULL;
 	uint64_t cq = at ? number_in(at, "cq") : 0;
+	bool found = cq && cq != number_in(qp->first, "send_cq") &&
+		     cq != number_in(qp->first, "recv_cq") &&
+		     !waits_for_nothing(r, qp->side, at);
 
 	json_decref(at);
-	return cq && cq != number_in(qp->first, "send_cq") &&
-	       cq != number_in(qp->first, "recv_cq") &&
-	       !waits_for_nothing(r, qp->side, cq);
+	return found;
 }
 
 /*
@@ -315,12 +336,13 @@ static bool never_returned(const struct report *r, const struct cause *cause)
 	static const char *const ids[] = { "events-not-acked",
 					   "events-acked-twice",
 					   "cm-event-not-acked" };
-	const char *call =
-		strncmp(cause->id, "cm-", 3) ? "destroy_cq" : "rdma_destroy_id";
+	bool cm = !strncmp(cause->id, "cm-", 3);
+	const char *call = cm ? "rdma_destroy_id" : "destroy_cq";
 
 	return cause->kind == CAUSE_WARNING && IS_ONE_OF(cause->id, ids) &&
 	       !r->side[cause->side].ended &&
 	       (any_thread_in(r, cause->side, call) ||
+		(cm && any_thread_in(r, cause->side, "rdma_migrate_id")) ||
 		!is_after(last_event(r, cause->side, call, NULL),
 			  cause->event));
 }
@@ -335,9 +357,23 @@ static void believe_hangs(const struct report *r, struct causes *all)
 		}
 }
 
+/* 等事件的调用没有等到就返回了，此后它什么也没有做，就说没有做成。*/
+static bool gave_up_waiting(const struct report *r, const struct cause *cause)
+{
+	EACH(i, &r->side[cause->side].own)
+		if (i > cause->event &&
+		    (is_data(&r->events[i]) ||
+		     !strncmp(r->events[i].ev, "rdma_event", 10)))
+			return false;
+	return r->side[cause->side].ended && gave_up(&r->side[cause->side]);
+}
+
 /* 出了事，而早先收下的值正会出这样的事。*/
 static bool came_true(const struct report *r, const struct cause *cause)
 {
+	static const char *const sure[] = { "wrong-mac", "end-poll-alone",
+					    "next-poll-ahead",
+					    "pair-not-ended" };
 	static const char *const mild[] = {
 		"no-wr-functions",	"retry-forever",
 		"timeout-zero",		"retry-too-large",
@@ -354,7 +390,9 @@ static bool came_true(const struct report *r, const struct cause *cause)
 			   !strcmp(cause->id, "no-carrier")))
 		return number_in(cause->line, "idle") ||
 		       !is_connected(r, cause->side);
-	if (!strcmp(cause->id, "wrong-mac") || strstr(cause->id, "-poll-"))
+	if (!strncmp(cause->id, "wait-", 5))
+		return gave_up_waiting(r, cause);
+	if (IS_ONE_OF(cause->id, sure))
 		return true;
 	if (!qp)
 		return false;
@@ -436,6 +474,8 @@ static void follow_cm(const struct report *r, struct causes *all)
 			why = missing_cm_call(r, c->side);
 		if (!strcmp(c->id, "cm-port-in-use"))
 			why = why_port_in_use(r, c);
+		if (strstr(text_in(c->line, "seen"), "cm-addresses"))
+			why = why_no_address(r, c);
 		if (why.id)
 			cause_restate(c, &why);
 	}
@@ -606,37 +646,18 @@ static bool is_only_hint(const struct report *r, const struct cause *cause)
 void report_blame(const struct report *r, struct causes *all)
 {
 	static rule *const rules[] = {
-		compare_pairs,
-		check_writes,
-		check_datagrams,
-		check_own_requests,
-		believe_warnings,
-		check_silent_write,
-		check_dead,
-		check_used_after,
-		check_crash,
-		check_forked,
-		check_cm,
-		check_lengths,
-		check_doubled,
-		check_cq_room,
-		check_surplus,
-		check_receives,
-		check_unsignaled,
-		check_unread_event,
-		check_lost,
-		check_tcp,
-		check_no_cm_event,
-		check_sleepers,
-		check_nothing_posted,
-		check_exchange,
-		check_late_arm,
-		check_untaken,
-		check_stuck,
-		check_deadlock,
-		check_all_taken,
-		suspect_exchange,
-		check_reuse,
+		compare_pairs,	      check_writes,	check_datagrams,
+		check_own_requests,   believe_warnings, check_silent_write,
+		check_dead,	      check_used_after, check_crash,
+		check_half_open,      check_forked,	check_cm,
+		check_lengths,	      check_doubled,	check_cq_room,
+		check_surplus,	      check_receives,	check_unsignaled,
+		check_unread_event,   check_lost,	check_tcp,
+		check_no_cm_event,    check_sleepers,	check_idle_thread,
+		check_nothing_posted, check_exchange,	check_late_arm,
+		check_untaken,	      check_stuck,	check_deadlock,
+		check_not_flushed,    check_all_taken,	suspect_exchange,
+		check_reuse,	      check_payload,	check_none_opened,
 		tell_direction,
 	};
 
@@ -650,6 +671,7 @@ void report_blame(const struct report *r, struct causes *all)
 	believe_hangs(r, all);
 	blame_sender(r, all);
 	follow_cm(r, all);
+	blame_other_thread(r, all);
 	for (size_t i = 0; i < all->count; i++)
 		if (all->items[i].kind == CAUSE_FAILURE ||
 		    (all->items[i].kind == CAUSE_STALL && !has_committed(all)))
@@ -658,6 +680,8 @@ void report_blame(const struct report *r, struct causes *all)
 	for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
 		if (!has_committed(all) && is_trouble(r, all))
 			rules[i](r, all);
+	for (size_t i = 0; i < all->count; i++)
+		find_closer(r, &all->items[i]);
 	rank(r, all);
 	for (size_t i = 0; i < all->count; i++)
 		if (is_only_hint(r, &all->items[i]))

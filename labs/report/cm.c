@@ -4,6 +4,8 @@
  */
 #include "rules.h"
 
+#include <arpa/inet.h>
+#include <byteswap.h>
 #include <string.h>
 
 /* 它停在那里，或者是被人叫停的；自己走了的、被杀了的，少做的那一步是后果。*/
@@ -86,6 +88,8 @@ static struct explanation wrong_port(const struct report *r, int s, int o)
 	why = because("cm-rejected", "%d", 8);
 	also_seen(&why, "cm-ports", "%s\t%ju\t%s\t%ju", r->side[s].name, port,
 		  r->side[o].name, theirs);
+	if (bswap_16((uint16_t)port) == theirs)
+		also_seen(&why, "cm-port-order");
 	return why;
 }
 
@@ -331,6 +335,47 @@ static bool all_wait_for_events(const struct report *r, int side)
 	return r->side[side].other_count > 0;
 }
 
+/* 这个线程最后为哪个 id 调用了什么。*/
+static size_t last_call_of(const struct report *r, int side, uint64_t tid)
+{
+	static const char *const calls[] = { "rdma_resolve_addr",
+					     "rdma_resolve_route",
+					     "rdma_connect", "rdma_accept" };
+	size_t found = NOWHERE;
+
+	EACH(i, &r->side[side].own)
+		if ((uint64_t)r->events[i].place.tid == tid &&
+		    r->events[i].class != CLASS_FAILURE &&
+		    IS_ONE_OF(r->events[i].ev, calls))
+			found = i;
+	return found;
+}
+
+/* 它等的那个事件，早已被同一个 channel 上的另一个线程取走了。*/
+static struct explanation taken_elsewhere(const struct report *r, int side,
+					  const json_t *at)
+{
+	uint64_t tid = number_in(at, "thread");
+	size_t call = last_call_of(r, side, tid);
+	uint64_t id = call == NOWHERE
+			      ? 0
+			      : event_number(r, &r->events[call], "cm_id");
+
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+
+		if (!id || strcmp(e->ev, "rdma_event") ||
+		    (uint64_t)e->place.tid == tid ||
+		    event_number(r, e, "cm_id") != id ||
+		    e->t + (int64_t)event_number(r, e, "dur") <
+			    r->events[call].t)
+			continue;
+		return because("cm-event-taken", "%s\t%s\t%d\t%ju", e->op,
+			       r->events[call].ev, (int)e->place.tid, tid);
+	}
+	return (struct explanation){ 0 };
+}
+
 void check_no_cm_event(const struct report *r, struct causes *all)
 {
 	struct explanation why;
@@ -347,7 +392,12 @@ void check_no_cm_event(const struct report *r, struct causes *all)
 		line = event_line(r, e);
 		state = cm_state_of(r, e->side, i, value_in(line, "events"),
 				    &listens);
+		why = taken_elsewhere(r, e->side, line);
 		json_decref(line);
+		if (why.id) {
+			cause_suggest(r, all, i, &why);
+			return;
+		}
 		if (state < CM_NEW || state == CM_GONE ||
 		    (listens && state != CM_OVER_TWICE && state != CM_ASKED &&
 		     !(state == CM_CONNECTED &&
@@ -371,6 +421,7 @@ struct explanation why_out_of_order(const struct report *r,
 	uint64_t resources = number_in(cause->line, "responder_resources");
 	bool connects = !strcmp(ev, "rdma_connect"), alone = false;
 	enum cm_state now = CM_UNKNOWN;
+	const char *last = "";
 
 	if (!connects && strcmp(ev, "rdma_accept"))
 		return (struct explanation){ 0 };
@@ -382,18 +433,50 @@ struct explanation why_out_of_order(const struct report *r,
 		    e->class == CLASS_FAILURE)
 			continue;
 		line = event_line(r, e);
-		if (number_in(line, "cm_id") == number_in(cause->line, "cm_id"))
+		if (number_in(line, "cm_id") ==
+		    number_in(cause->line, "cm_id")) {
 			now = strcmp(e->ev, ev) ? cm_step(now, e, line, &alone)
 						: CM_PENDING;
+			last = *e->op ? e->op : e->ev;
+		}
 		json_decref(line);
 	}
 	if (now == CM_PENDING || now >= CM_CONNECTED)
-		return because("cm-state", "%s", ev + strlen("rdma_"));
+		return because("cm-state", "%s\t%s", ev + strlen("rdma_"),
+			       last);
 	if (now != (connects ? CM_ROUTE : CM_ASKED))
 		return (struct explanation){ 0 };
 	if (depth <= DEPTH_OF_MOST && resources <= DEPTH_OF_MOST)
 		return because("driver-refused", "%s", ev);
 	return because("cm-depth", "%s\t%ju\t%ju", ev, depth, resources);
+}
+
+/*
+ * 没有路、没有设备、没有应答的那个地址，倒过来读就在本机 RDMA 设备的网络里：sin_addr 是网络字节序。
+ */
+struct explanation why_no_address(const struct report *r,
+				  const struct cause *cause)
+{
+	size_t asked = last_event(r, cause->side, "rdma_resolve_addr", NULL);
+	json_t *line = asked == NOWHERE || *text_in(cause->line, "address")
+			       ? json_incref(cause->line)
+			       : event_line(r, &r->events[asked]);
+	struct explanation why = { 0 };
+	char text[INET_ADDRSTRLEN], like[INET_ADDRSTRLEN];
+	struct in_addr address;
+
+	if (inet_pton(AF_INET, text_in(line, "address"), &address) == 1) {
+		inet_ntop(AF_INET, &address, text, sizeof(text));
+		address.s_addr = bswap_32(address.s_addr);
+		snprintf(like, sizeof(like), "%u.%u.", address.s_addr & 0xff,
+			 address.s_addr >> 8 & 0xff);
+		if (strstr(text_in(cause->line, "seen"), like)) {
+			inet_ntop(AF_INET, &address, like, sizeof(like));
+			why = because("cm-address-order", "%s\t%s", text, like);
+		}
+	}
+	json_decref(line);
+	return why;
 }
 
 /* 占着这个端口的，是它自己的另一个 id。*/

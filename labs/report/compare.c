@@ -24,6 +24,70 @@ void compare_pairs(const struct report *r, struct causes *all)
 	}
 }
 
+/* @qp 发往的那个 QP 连着别人，而那一个也发往它：两个 QP 拿到了同一个对端。*/
+void find_sharer(const struct report *r, const struct qp *qp,
+		 struct explanation *why)
+{
+	int64_t to = qp_believes(qp, "dest_qpn"), back = -1;
+	char names[2][80];
+
+	for (size_t i = 0; i < r->qp_count; i++)
+		if ((int64_t)r->qps[i].qpn == to)
+			back = qp_believes(&r->qps[i], "dest_qpn");
+	for (size_t i = 0; i < r->qp_count; i++) {
+		const struct qp *other = &r->qps[i];
+
+		if (other != qp && (int64_t)other->qpn == back &&
+		    qp_believes(other, "dest_qpn") == to)
+			*why = because("qpn-shared", "%s\t%s\t%jd\t%jd",
+				       world_name(r, names[0], sizeof(names[0]),
+						  qp),
+				       world_name(r, names[1], sizeof(names[1]),
+						  other),
+				       (intmax_t)to, (intmax_t)back);
+	}
+}
+
+/*
+ * 只知道没有 ACK，或者对端在 ERR、没有了：它的记录里，是它自己的程序先拆了那个 QP，或者把它带离了
+ * RTS。
+ */
+void find_closer(const struct report *r, struct cause *cause)
+{
+	static const char *const ids[] = { "RETRY_EXC_ERR", "peer-in-error",
+					   "peer-qp-absent" };
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+	struct explanation why;
+	const char *how = NULL;
+	int64_t when = 0;
+	char name[80];
+
+	if (cause->kind != CAUSE_FAILURE || !IS_ONE_OF(cause->id, ids) || !qp ||
+	    !qp->peer || !got_to(r, qp->peer, "RTR"))
+		return;
+	EACH(i, &qp->peer->own) {
+		const struct event *e = &r->events[i];
+
+		if (i > cause->event || how || e->class == CLASS_FAILURE)
+			continue;
+		when = e->t;
+		if (!strcmp(e->ev, "destroy_qp"))
+			how = "was destroyed by its own program";
+		else if (strcmp(e->ev, "modify_qp"))
+			continue;
+		else if (event_says(r, e, "to", "ERR"))
+			how = "was moved to ERR by its own program";
+		else if (event_says(r, e, "to", "RESET"))
+			how = "was moved to RESET by its own program";
+	}
+	if (!how)
+		return;
+	why = because("peer-closed", "%s\t%s\t%.1f",
+		      world_name(r, name, sizeof(name), qp->peer), how,
+		      (double)(r->events[cause->event].t - when) / 1e6);
+	cause_restate(cause, &why);
+}
+
 /* @qp 的 @post 错在哪里。false：这一个不必看。*/
 typedef bool judge(const struct report *r, const struct qp *qp,
 		   const struct event *post, struct explanation *why);
@@ -73,7 +137,10 @@ void check_writes(const struct report *r, struct causes *all)
 
 /* ---- UD ------------------------------------------------------------------- */
 
-/* 别的哪一侧的 UD QP 是 @qpn；@qpn 为 0：任何一个，只有一个才说得出本该是谁。*/
+/*
+ * 别的哪一侧的 UD QP 是 @qpn，没有就看自己这一侧；@qpn 为 0：别的一侧的任何一个，只有一个才说得出
+ * 本该是谁。
+ */
 static const struct qp *datagram_qp(const struct report *r, int from,
 				    uint64_t qpn)
 {
@@ -82,11 +149,13 @@ static const struct qp *datagram_qp(const struct report *r, int from,
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
 
-		if (qp->side == from || strcmp(qp->type, "UD") ||
-		    (qpn && qp->qpn != qpn))
+		if (strcmp(qp->type, "UD") || (qpn && qp->qpn != qpn) ||
+		    (!qpn && qp->side == from))
 			continue;
-		if (qpn || found)
-			return qpn ? qp : NULL;
+		if (qpn && qp->side != from)
+			return qp;
+		if (!qpn && found)
+			return NULL;
 		found = qp;
 	}
 	return found;
@@ -102,6 +171,56 @@ static struct explanation wrong_target(const struct qp *to, uint32_t qpn)
 }
 
 #define CONTROLLED 0x80000000u
+
+/* @dev 的 active_mtu；0：没有记下。*/
+static uint64_t mtu_of_device(const struct report *r, const char *dev)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (!strcmp(r->events[i].ev, "port") &&
+		    event_says(r, &r->events[i], "dev", dev))
+			return event_number(r, &r->events[i], "active_mtu");
+	return 0;
+}
+
+#define GRH_BYTES 40
+
+/* 发往 @to 的比到了的多，而 @post 那时 @to 没有 receive，或者放不下；或者它超过一个包。*/
+static struct explanation why_not_taken(const struct report *r,
+					const struct event *post,
+					const struct qp *to, uint64_t length)
+{
+	uint64_t mtu = mtu_of_device(r, to->dev), room = 0;
+	size_t sent = 0, came = 0, waiting = 0;
+	struct explanation why;
+	char name[80];
+
+	for (size_t i = 0; i < r->count; i++)
+		sent += r->events[i].class == CLASS_POST_SEND &&
+			r->events[i].remote_qpn == to->qpn &&
+			delivers(r, &r->events[i]);
+	EACH(i, &to->own) {
+		const struct event *e = &r->events[i];
+
+		came += is_arrival(e);
+		if (e->class == CLASS_POST_RECV && !e->refused && e < post &&
+		    (e->complete == NOWHERE ||
+		     &r->events[e->complete] > post) &&
+		    !waiting++)
+			room = event_number(r, e, "len");
+	}
+	if (sent <= came || json_object_get(to->first, "srq"))
+		return (struct explanation){ 0 };
+	if (mtu && length > mtu)
+		return because("ud-too-long", "%ju\t%ju", length, mtu);
+	if (!waiting)
+		return because("no-receive-posted", "%s",
+			       world_name(r, name, sizeof(name), to));
+	if (room >= length + GRH_BYTES)
+		return (struct explanation){ 0 };
+	why = because("ud-no-grh-room", "%ju", room);
+	also_seen(&why, "message", "%ju", length);
+	return why;
+}
 
 static struct explanation why_dropped(const struct report *r,
 				      const struct event *post)
@@ -121,7 +240,7 @@ static struct explanation why_dropped(const struct report *r,
 	key = (uint32_t)value_in(to->believes, "qkey");
 	if (wr.send.wr.ud.remote_qkey == key ||
 	    (wr.send.wr.ud.remote_qkey & CONTROLLED))
-		return (struct explanation){ 0 };
+		return why_not_taken(r, post, to, wr.sge.length);
 	return because("qkey-differs", "0x%x\t%s\t0x%x",
 		       wr.send.wr.ud.remote_qkey,
 		       world_name(r, name, sizeof(name), to), key);
@@ -138,8 +257,28 @@ static bool judge_datagram(const struct report *r, const struct qp *qp,
 
 void check_datagrams(const struct report *r, struct causes *all)
 {
-	if (r->sides > 1)
-		first_wrong(r, all, judge_datagram);
+	first_wrong(r, all, judge_datagram);
+}
+
+/* 收到的都好好的，没有谁失败，程序却说不对：多半从 buffer 的开头去读数据报了。*/
+void check_payload(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (size_t i = 0; i < r->qp_count && !is_suggested(all); i++) {
+		const struct qp *qp = &r->qps[i];
+		size_t came = 0;
+
+		if (strcmp(qp->type, "UD") || qp->bad ||
+		    !r->side[qp->side].ended || !gave_up(&r->side[qp->side]))
+			continue;
+		EACH(k, &qp->own)
+			came += is_arrival(&r->events[k]);
+		why = because("ud-payload", "%s\t%zu", r->side[qp->side].name,
+			      came);
+		if (came)
+			cause_suggest(r, all, last_of(r, qp->side), &why);
+	}
 }
 
 /*
@@ -239,14 +378,41 @@ struct room {
 	uint64_t now, most; /* outstanding */
 };
 
+/* 停下时 @side 有一个 QP 在 ERR，而没有一个坏 completion：CQ 满了就是这样。*/
+static bool in_error_silently(const struct report *r, int side)
+{
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, side, e->qp);
+
+		if (qp && !qp->bad && !strcmp(e->ev, "stall") &&
+		    event_says(r, e, "kernel_state", "ERR"))
+			return true;
+	}
+	return false;
+}
+
+/* SRQ 里的 receive，完成在用它的 QP 的 CQ 里。*/
+static const struct qp *user_of(const struct report *r, const struct event *e)
+{
+	for (size_t i = 0; e->owner_kind == OBJECT_SRQ && i < r->qp_count; i++)
+		if (r->qps[i].side == e->side &&
+		    number_in(r->qps[i].first, "srq") == e->owner)
+			return &r->qps[i];
+	return qp_of(r, e->side, e->qp);
+}
+
 static struct room outstanding_in(const struct report *r, int side, uint64_t cq)
 {
+	bool shared = in_error_silently(r, side);
+
 	struct room n = { 0 };
 	size_t looked = 0;
 
 	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
-		const struct qp *qp = qp_of(r, e->side, e->qp);
+		const struct qp *qp =
+			shared ? user_of(r, e) : qp_of(r, e->side, e->qp);
 		bool send = e->class == CLASS_POST_SEND;
 
 		if (e->class == CLASS_COMPLETION && e->cq == cq && n.now)

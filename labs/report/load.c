@@ -125,7 +125,7 @@ static void book_event(const struct recorded *item, const char *ev)
 	else if (!strcmp(ev, "modify_qp") &&
 		 !strcmp(recorded_text(item, "to"), "RESET"))
 		objects_reset_qp(object);
-	else if (!strncmp(ev, "destroy_", 8) || !strcmp(ev, "dealloc_pd") ||
+	else if (!strncmp(ev, "destroy_", 8) || !strncmp(ev, "dealloc_", 8) ||
 		 !strcmp(ev, "dereg_mr") || !strcmp(ev, "close_device"))
 		object_bury(object_detach(object->kind, object->pointer));
 }

@@ -381,6 +381,7 @@ static void add_thread(const struct account *a, const struct spot *place)
 	const struct doing *d = doing_of(a, place->tid);
 	uint32_t cq =
 		d->polling ? object_id(OBJECT_CQ, (const void *)d->polled) : 0;
+	uint32_t channel = object_id(OBJECT_CHANNEL, (const void *)d->sleeps);
 	struct line line;
 
 	line_start(&line, "thread");
@@ -397,6 +398,10 @@ static void add_thread(const struct account *a, const struct spot *place)
 		LINE_NUMBER(&line, "cq", cq);
 	if (d->sleeps)
 		LINE_HEX(&line, "events", d->sleeps);
+	if (channel)
+		LINE_NUMBER(&line, "channel", channel);
+	if (d->open)
+		LINE_NUMBER(&line, "open", d->open);
 	note(a->view, &line);
 }
 

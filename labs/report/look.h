@@ -11,6 +11,7 @@
 struct doing {
 	pid_t tid;
 	uint64_t polled, sleeps;
+	uint32_t open; /* enum slot_open */
 	bool polling;
 	char in[32];
 };

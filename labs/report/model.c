@@ -216,32 +216,6 @@ static void link_completions(struct report *r, int side)
 	mark_gone(r, side);
 }
 
-bool takes_receive(const struct event *e)
-{
-	return e->class == CLASS_POST_SEND && !e->refused &&
-	       (!strncmp(e->op, "SEND", 4) ||
-		!strcmp(e->op, "RDMA_WRITE_WITH_IMM"));
-}
-
-bool came_to_nothing(const struct report *r, const struct event *post)
-{
-	return post->complete == NOWHERE ||
-	       strcmp(r->events[post->complete].status, "SUCCESS");
-}
-
-/* 会在对端引出一个 recv completion 的 send，且没有被拒绝、没有失败。*/
-bool delivers(const struct report *r, const struct event *post)
-{
-	return takes_receive(post) &&
-	       (post->complete == NOWHERE || !came_to_nothing(r, post));
-}
-
-bool is_arrival(const struct event *event)
-{
-	return event->class == CLASS_COMPLETION &&
-	       !strncmp(event->op, "RECV", 4);
-}
-
 /*
  * RC 保证次序、不丢不重：第 k 个 send 就是对端第 k 个 recv。UC 与 UD 会丢，从记录里
  * 看不出丢了哪一个，只有两边个数相等时才这样配。

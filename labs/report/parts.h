@@ -278,7 +278,7 @@ struct asked {
 	struct ibv_qp like;
 	struct explain_side mine, theirs;
 	struct explain_mr *own, *others;
-	struct recalled wr;
+	struct recalled wr, met; /* the request; the peer's receive */
 	struct explain_request rq;
 	char names[2][80];
 };

@@ -30,6 +30,34 @@ int64_t qp_believes(const struct qp *qp, const char *key)
 	return value ? json_integer_value(value) : -1;
 }
 
+/* ---- 一个请求怎样了 -------------------------------------------------------- */
+
+bool takes_receive(const struct event *e)
+{
+	return e->class == CLASS_POST_SEND && !e->refused &&
+	       (!strncmp(e->op, "SEND", 4) ||
+		!strcmp(e->op, "RDMA_WRITE_WITH_IMM"));
+}
+
+bool came_to_nothing(const struct report *r, const struct event *post)
+{
+	return post->complete == NOWHERE ||
+	       strcmp(r->events[post->complete].status, "SUCCESS");
+}
+
+/* 会在对端引出一个 recv completion 的 send，且没有被拒绝、没有失败。*/
+bool delivers(const struct report *r, const struct event *post)
+{
+	return takes_receive(post) &&
+	       (post->complete == NOWHERE || !came_to_nothing(r, post));
+}
+
+bool is_arrival(const struct event *event)
+{
+	return event->class == CLASS_COMPLETION &&
+	       !strncmp(event->op, "RECV", 4);
+}
+
 /* ---- 谁和谁是一对 ---------------------------------------------------------- */
 
 static bool same_text(const struct qp *a, const char *key_a, const struct qp *b,

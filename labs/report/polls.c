@@ -62,6 +62,7 @@ static void take_slots(struct account *a)
 		d->tid = atomic_load(&slot->tid);
 		d->polled = atomic_load(&slot->polled);
 		d->sleeps = atomic_load(&slot->sleeps);
+		d->open = atomic_load(&slot->open);
 		snprintf(d->in, sizeof(d->in), "%.31s", view_call(slot));
 	}
 }

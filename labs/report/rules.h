@@ -95,10 +95,25 @@ bool side_went_up(const struct report *r, int side);
 /* One of @side's threads was seen in @verb, as it stood still. */
 bool any_thread_in(const struct report *r, int side, const char *verb);
 
+/* @e: the thread was seen to sleep until an event of a CQ. */
+bool sleeps_for_event(const struct report *r, const struct event *e);
+
+/* ---- compare.c ---- */
+
+/* Two QPs send to the same QP: @why, qpn-differs of @qp, is that. */
+void find_sharer(const struct report *r, const struct qp *qp,
+		 struct explanation *why);
+
+/* No ACK, and the peer's own program had taken its QP down before: @cause is that. */
+void find_closer(const struct report *r, struct cause *cause);
+
 /* ---- slips.c ---- */
 
-/* Nothing that @side has posted will complete into @cq; 0: into any. */
-bool waits_for_nothing(const struct report *r, int side, uint64_t cq);
+/*
+ * Nothing that @side has posted will complete where the thread of the line @at waits: in
+ * the CQ that it polls, or one of the channel that it sleeps on; NULL: in any.
+ */
+bool waits_for_nothing(const struct report *r, int side, const json_t *at);
 
 /* ---- cm.c ---- */
 
@@ -113,11 +128,22 @@ bool never_accepted(const struct report *r, int side);
 struct explanation why_out_of_order(const struct report *r,
 				    const struct cause *cause);
 
+/* The bytes of the address that leads nowhere are in the wrong order: which it was. */
+struct explanation why_no_address(const struct report *r,
+				  const struct cause *cause);
+
 /* The program itself uses the port that it asks for: where. */
 struct explanation why_port_in_use(const struct report *r,
 				   const struct cause *cause);
 
 /* ---- unread.c ---- */
+
+/* The channel of @cq; 0: it has none. */
+#define ANY_CHANNEL UINT64_MAX /* the recording does not tell */
+uint64_t channel_of(const struct report *r, int side, uint64_t cq);
+
+/* A thread of @side sleeps on the channel of @cq. */
+bool sleeps_on(const struct report *r, int side, uint64_t cq);
 
 /* @side sleeps until an event, and its @cq will give none: why. */
 struct explanation why_no_event(const struct report *r, int side, uint64_t cq);
@@ -146,9 +172,11 @@ rule compare_pairs, check_writes, check_datagrams, check_receives,
 rule check_doubled, check_surplus, check_unsignaled, check_nothing_posted,
 	check_unread_event, check_late_arm, check_own_requests;
 rule check_sleepers, check_dead, check_cm, check_tcp, check_exchange,
-	check_used_after, check_crash, check_silent_write, check_reuse,
-	check_lengths, check_all_taken, check_forked, check_no_cm_event,
-	check_untaken, check_stuck, check_lost, check_deadlock, tell_direction,
+	check_used_after, check_crash, check_silent_write, blame_other_thread,
+	check_reuse, check_lengths, check_all_taken, check_forked,
+	check_no_cm_event, check_not_flushed, check_idle_thread,
+	check_half_open, check_payload, check_none_opened, check_untaken,
+	check_stuck, check_lost, check_deadlock, tell_direction,
 	suspect_exchange;
 
 #endif

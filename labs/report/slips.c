@@ -38,14 +38,19 @@ static struct habit signals(const struct report *r, const struct qp *qp)
 	return h;
 }
 
-/* @qp 的 send（@sends）或 receive 的 completion 进 @cq；0：不知道看的是哪一个，都算。*/
-static bool goes_to(const struct qp *qp, bool sends, uint64_t cq)
+/* @qp 的 send（@sends）或 receive 的 completion 进 @at 看着的 CQ；不知道是哪一个，都算。*/
+static bool goes_to(const struct report *r, const struct qp *qp, bool sends,
+		    const json_t *at)
 {
-	return !cq || cq == number_in(qp->first, sends ? "send_cq" : "recv_cq");
+	uint64_t cq = number_in(at, "cq"), on = number_in(at, "channel");
+	uint64_t own = number_in(qp->first, sends ? "send_cq" : "recv_cq");
+	uint64_t channel = on ? channel_of(r, qp->side, own) : ANY_CHANNEL;
+
+	return cq ? cq == own : channel == ANY_CHANNEL || channel == on;
 }
 
-/* @side 在看 @cq，可是它发的、收的，没有一个还会往那里去。*/
-bool waits_for_nothing(const struct report *r, int side, uint64_t cq)
+/* @side 的 @at 在等，可是它发的、收的，没有一个还会往那里去。*/
+bool waits_for_nothing(const struct report *r, int side, const json_t *at)
 {
 	size_t sent = 0;
 
@@ -57,12 +62,13 @@ bool waits_for_nothing(const struct report *r, int side, uint64_t cq)
 		    (!qp || e->class != CLASS_POST_SEND))
 			continue;
 		if (!e->refused && !e->gone && e->complete == NOWHERE &&
-		    (!qp || (goes_to(qp, e->class == CLASS_POST_SEND, cq) &&
+		    (!qp || (goes_to(r, qp, e->class == CLASS_POST_SEND, at) &&
 			     makes_completion(r, qp, e))))
 			return false;
 		sent += e->class == CLASS_POST_SEND;
 	}
-	return sent || side_went_up(r, side);
+	return sent || side_went_up(r, side) ||
+	       last_event(r, side, "wr_abort", NULL) != NOWHERE;
 }
 
 /* 停下来等 completion，而再也不会有。*/
@@ -70,7 +76,7 @@ static bool is_stuck_polling(const struct report *r, int side, size_t *where)
 {
 	json_t *at = stopped_at(r, side, where);
 	bool found = at && is_waiting_for_completion(r, side) &&
-		     waits_for_nothing(r, side, number_in(at, "cq"));
+		     waits_for_nothing(r, side, at);
 
 	json_decref(at);
 	return found;

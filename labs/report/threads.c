@@ -65,13 +65,22 @@ bool any_thread_in(const struct report *r, int side, const char *verb)
 	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
 
-		if (!strcmp(e->ev, "thread") &&
-		    (event_says(r, e, "verb", verb) ||
-		     (!strcmp(verb, "get_cq_event") &&
-		      event_says(r, e, "on", "[infinibandevent]"))))
+		if (strcmp(verb, "get_cq_event")
+			    ? !strcmp(e->ev, "thread") &&
+				      event_says(r, e, "verb", verb)
+			    : sleeps_for_event(r, e))
 			return true;
 	}
 	return false;
+}
+
+/* 不用 ibv_get_cq_event、自己读 fd 的也算；睡在 ibv_get_async_event 里的不算。*/
+bool sleeps_for_event(const struct report *r, const struct event *e)
+{
+	return !strcmp(e->ev, "thread") &&
+	       (event_says(r, e, "verb", "get_cq_event") ||
+		(event_says(r, e, "on", "[infinibandevent]") &&
+		 event_says(r, e, "verb", "")));
 }
 
 bool is_waiting_for_completion(const struct report *r, int side)

@@ -21,22 +21,57 @@ static size_t last_of_cq(const struct report *r, int side, const char *ev,
 	return NOWHERE;
 }
 
-static bool has_channel(const struct report *r, int side, uint64_t cq)
+uint64_t channel_of(const struct report *r, int side, uint64_t cq)
 {
 	EACH(i, &r->side[side].own) {
+		uint64_t channel;
 		json_t *line;
-		bool it, with;
+		bool it;
 
 		if (strcmp(r->events[i].ev, "create_cq"))
 			continue;
 		line = event_line(r, &r->events[i]);
 		it = number_in(line, "cq") == cq;
-		with = json_object_get(line, "channel") != NULL;
+		channel = number_in(line, "channel");
 		json_decref(line);
 		if (it)
-			return with;
+			return channel;
 	}
-	return true;
+	return ANY_CHANNEL;
+}
+
+bool sleeps_on(const struct report *r, int side, uint64_t cq)
+{
+	uint64_t channel = channel_of(r, side, cq);
+
+	EACH(i, &r->side[side].own) {
+		uint64_t on;
+
+		if (!sleeps_for_event(r, &r->events[i]))
+			continue;
+		on = event_number(r, &r->events[i], "channel");
+		if (!on || channel == ANY_CHANNEL || on == channel)
+			return true;
+	}
+	return false;
+}
+
+/* 没有取的那一条消息，在 arm 之前就到了，没有一个事件说起过它。*/
+static bool came_before_arm(const struct report *r, int side, uint64_t cq,
+			    size_t armed, size_t event)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, e->side, e->qp);
+
+		if (qp && qp->peer && qp->peer->side == side &&
+		    takes_receive(e) && e->arrival == NOWHERE &&
+		    !came_to_nothing(r, e) && e->complete < armed &&
+		    !is_after(event, e->complete) &&
+		    number_in(qp->peer->first, "recv_cq") == cq)
+			return true;
+	}
+	return false;
 }
 
 /* 睡着等事件，而它的 @cq 不会产生事件。*/
@@ -44,9 +79,18 @@ struct explanation why_no_event(const struct report *r, int side, uint64_t cq)
 {
 	size_t armed = last_of_cq(r, side, "arm", cq);
 	size_t event = last_of_cq(r, side, "cq_event", cq);
+	struct explanation why;
 
-	if (armed != NOWHERE && !has_channel(r, side, cq))
-		return because("cq-without-channel", "%ju", cq);
+	if (!channel_of(r, side, cq))
+		return armed == NOWHERE
+			       ? (struct explanation){ 0 }
+			       : because("cq-without-channel", "%ju", cq);
+	if (armed != NOWHERE && !is_after(event, armed) &&
+	    came_before_arm(r, side, cq, armed, event)) {
+		why = because("nobody-polls", "%ju", cq);
+		also_seen(&why, "armed-late");
+		return why;
+	}
 	if (armed == NOWHERE || (event != NOWHERE && event > armed))
 		return because("cq-not-armed", "%ju\t%s", cq,
 			       armed == NOWHERE ? "" : " after its last event");
@@ -57,9 +101,11 @@ struct explanation why_no_event(const struct report *r, int side, uint64_t cq)
 
 struct explanation why_no_event_for(const struct report *r, const struct qp *qp)
 {
-	if (!qp || !any_thread_in(r, qp->side, "get_cq_event"))
+	uint64_t cq = qp ? number_in(qp->first, "recv_cq") : 0;
+
+	if (!qp || !sleeps_on(r, qp->side, cq))
 		return (struct explanation){ 0 };
-	return why_no_event(r, qp->side, number_in(qp->first, "recv_cq"));
+	return why_no_event(r, qp->side, cq);
 }
 
 /* RC 的 send 到了对端，它的 completion 就已经有了；arm 在它以后，就不会再有事件。*/
@@ -154,13 +200,15 @@ void check_untaken(const struct report *r, struct causes *all)
 
 		if (!qp || !qp->peer || strcmp(qp->type, "RC") ||
 		    !takes_receive(e) || e->arrival != NOWHERE ||
-		    came_to_nothing(r, e))
+		    came_to_nothing(r, e) ||
+		    (qp->peer->side == qp->side && is_suggested(all)))
 			continue;
 		at = stopped_at(r, qp->peer->side, &where);
 		if (at && !any_thread_in(r, qp->peer->side, "poll_cq")) {
 			why = why_untaken(r, qp->peer,
-					  any_thread_in(r, qp->peer->side,
-							"get_cq_event"));
+					  sleeps_on(r, qp->peer->side,
+						    number_in(qp->peer->first,
+							      "recv_cq")));
 			cause_add(r, all, where, qp->peer, &why);
 		}
 		json_decref(at);

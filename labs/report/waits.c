@@ -39,7 +39,7 @@ static bool is_awaited(const struct report *r, int side, size_t where)
 	EACH_OTHER(o, r, side)
 		if (r->side[o].last > r->events[where].t &&
 		    !(is_waiting_for_completion(r, o) &&
-		      waits_for_nothing(r, o, 0)))
+		      waits_for_nothing(r, o, NULL)))
 			return true;
 	return false;
 }
@@ -121,6 +121,95 @@ void check_dead(const struct report *r, struct causes *all)
 			      (double)(r->side[other].last - r->side[s].last) /
 				      1e9);
 		cause_add(r, all, last, NULL, &why);
+	}
+}
+
+/* 列出了设备，一个也没有打开，就说没有做成。*/
+void check_none_opened(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
+		size_t list = last_event(r, s, "get_device_list", NULL);
+		uint64_t n = list == NOWHERE ? 0
+					     : event_number(r, &r->events[list],
+							    "count");
+
+		if (!n || !r->side[s].ended || !gave_up(&r->side[s]) ||
+		    last_event(r, s, "open_device", NULL) != NOWHERE)
+			continue;
+		why = because("none-opened", "%s\t%ju", r->side[s].name, n);
+		cause_suggest(r, all, list, &why);
+	}
+}
+
+/* 停下的线程，还在一对调用的中间：provider 的锁在它手里。*/
+void check_half_open(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+
+	for (size_t i = 0; i < r->count; i++) {
+		uint64_t open;
+
+		if (strcmp(r->events[i].ev, "thread") ||
+		    !gave_up(&r->side[r->events[i].side]))
+			continue;
+		open = event_number(r, &r->events[i], "open");
+		why = because("pair-not-ended", "%s",
+			      open & OPEN_WR ? "ibv_wr_start\tibv_wr_complete"
+					     : "ibv_start_poll\tibv_end_poll");
+		if (open)
+			cause_add(r, all, i, NULL, &why);
+	}
+}
+
+/* 不是主线程的那个，睡在哪里，而再也不会有人叫醒它；NULL：没有。*/
+static const char *asleep_for_good(const struct report *r, int side)
+{
+	const char *in = NULL;
+
+	if (any_thread_in(r, side, "rdma_get_cm_event") ||
+	    any_thread_in(r, side, "poll_cq"))
+		return NULL;
+	EACH(i, &r->side[side].own) {
+		json_t *line = sleeps_for_event(r, &r->events[i])
+				       ? event_line(r, &r->events[i])
+				       : NULL;
+
+		if (line && !waits_for_nothing(r, side, line)) {
+			json_decref(line);
+			return NULL;
+		}
+		if (line)
+			in = "get_cq_event";
+		json_decref(line);
+	}
+	return in || !any_thread_in(r, side, "get_async_event")
+		       ? in
+		       : "get_async_event";
+}
+
+/*
+ * 主线程在 pthread_join 里，等的线程睡在 ibv_get_async_event 里：没有出事就没有异步事件，谁也叫不醒
+ * 它；或者睡在 ibv_get_cq_event 里，而没有一个请求会带来事件。
+ */
+void check_idle_thread(const struct report *r, struct causes *all)
+{
+	struct explanation why;
+	size_t where;
+
+	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
+		json_t *line = stopped_at(r, s, &where);
+		const char *in = line && !strcmp(text_in(line, "in"), "futex")
+					 ? asleep_for_good(r, s)
+					 : NULL;
+
+		if (in) {
+			why = because("thread-not-woken", "%s\tibv_%s",
+				      r->side[s].name, in);
+			cause_suggest(r, all, where, &why);
+		}
+		json_decref(line);
 	}
 }
 

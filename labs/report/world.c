@@ -282,6 +282,24 @@ const char *world_name(const struct report *r, char *out, size_t size,
 	return out;
 }
 
+/* 没有做成的 send 碰到的 receive：@to 的第一个没有用掉的。*/
+static void recall_met(const struct report *r, const struct qp *to,
+		       struct asked *out)
+{
+	EACH(i, &to->own) {
+		const struct event *e = &r->events[i];
+
+		if (e->class != CLASS_POST_RECV || e->refused ||
+		    !came_to_nothing(r, e))
+			continue;
+		world_recall(r, e, &out->met);
+		out->met.recv.sg_list = &out->met.sge;
+		out->met.recv.num_sge = out->met.sges == 1;
+		out->rq.peer_recv = &out->met.recv;
+		return;
+	}
+}
+
 void world_request(const struct report *r, const struct qp *qp,
 		   const struct event *post, int64_t t, struct asked *out)
 {
@@ -309,6 +327,8 @@ void world_request(const struct report *r, const struct qp *qp,
 	world_recall(r, post, &out->wr);
 	out->wr.send.sg_list = out->wr.recv.sg_list = &out->wr.sge;
 	out->wr.send.num_sge = out->wr.recv.num_sge = out->wr.sges > 0;
+	if (qp->peer && takes_receive(post))
+		recall_met(r, qp->peer, out);
 	rq->send = out->wr.is_send ? &out->wr.send : NULL;
 	rq->recv = out->wr.is_send ? NULL : &out->wr.recv;
 	if (out->wr.sges <= 1)
@@ -321,6 +341,85 @@ void world_request(const struct report *r, const struct qp *qp,
 				rq->local = &none;
 }
 
+/* 换掉 @why 的最后一个参数：那个 key 究竟是什么。*/
+static void set_reason(struct explanation *why, const char *reason)
+{
+	char *last = strrchr(why->args, '\t');
+
+	if (last)
+		snprintf(last + 1,
+			 sizeof(why->args) - (size_t)(last + 1 - why->args),
+			 "%s", reason);
+}
+
+/* 注销它的那一次。*/
+static const struct event *deregistered(const struct report *r,
+					const struct region *region)
+{
+	EACH(i, &r->side[region->side].own)
+		if (r->events[i].t == region->died &&
+		    !strcmp(r->events[i].ev, "dereg_mr"))
+			return &r->events[i];
+	return NULL;
+}
+
+static bool is_rkey_of(const struct report *r, const struct event *e,
+		       uint32_t key)
+{
+	json_t *line = event_line(r, e);
+	bool found = value_in(line, "rkey") == key;
+
+	json_decref(line);
+	return found;
+}
+
+#define KEY_BITS 0xffu /* 重新 bind 只换 rkey 的低 8 位 */
+
+/* @side 上曾经有过 @key 的：注销了的 MR，重新 bind 过的 memory window。*/
+static void tell_key(const struct report *r, int side, const struct event *post,
+		     uint32_t key, bool local, struct explanation *why)
+{
+	struct recalled bind;
+
+	for (size_t i = 0; i < r->region_count; i++) {
+		const struct region *it = &r->regions[i];
+		const struct event *end =
+			it->side == side &&
+					(local ? it->mr.lkey : it->mr.rkey) ==
+						key &&
+					it->died != INT64_MAX
+				? deregistered(r, it)
+				: NULL;
+
+		if (!end)
+			continue;
+		set_reason(why, "the MR that had it was deregistered while "
+				"requests still used it");
+		also_seen(why,
+			  end > post ? "mr-deregistered"
+				     : "mr-deregistered-before",
+			  "%ju\t%.1f\t%d", it->id,
+			  (double)llabs(end->t - post->t) / 1e6,
+			  (int)end->place.tid);
+		return;
+	}
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+
+		if (!local && !strcmp(e->ev, "alloc_mw") &&
+		    is_rkey_of(r, e, key))
+			set_reason(why, "it is the key of a memory window "
+					"that is not bound yet");
+		if (local || e->class != CLASS_POST_SEND ||
+		    strcmp(e->op, "BIND_MW"))
+			continue;
+		world_recall(r, e, &bind);
+		if (!((bind.send.wr.rdma.rkey ^ key) & ~KEY_BITS))
+			set_reason(why, "it is an old key of a memory window, "
+					"which was bound anew since");
+	}
+}
+
 struct explanation world_explain(const struct report *r, const struct qp *qp,
 				 const struct event *post, int64_t t,
 				 enum ibv_wc_status status)
@@ -330,6 +429,16 @@ struct explanation world_explain(const struct report *r, const struct qp *qp,
 
 	world_request(r, qp, post, t, &asked);
 	why = explain_recorded(&asked.like, status, &asked.rq);
+	if (post && why.id && !strcmp(why.id, "lkey-unknown")) {
+		bool theirs = strstr(why.args, "peer") != NULL;
+
+		tell_key(r, theirs ? qp->peer->side : qp->side, post,
+			 theirs ? asked.met.sge.lkey : asked.wr.sge.lkey, true,
+			 &why);
+	}
+	if (post && why.id && !strcmp(why.id, "rkey-unknown"))
+		tell_key(r, qp->peer->side, post, asked.wr.send.wr.rdma.rkey,
+			 false, &why);
 	free(asked.own);
 	free(asked.others);
 	return why;
