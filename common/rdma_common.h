@@ -549,9 +549,9 @@ int create_objects_on_id(struct cm_connection *cm, struct rdma_resources *res,
 			 const struct rdma_config *config);
 
 /*
- * Connect; 0: this side's QP is in RTS, and the peer has posted its receives. @extra: for
- * the peer. -EAGAIN: as above; close_connection() and begin again. -EREMOTEIO: the server
- * failed, and its reject says how.
+ * Connect; 0: this side's QP is in RTS, and the peer has accepted (accept_request() does
+ * when its receives are posted). @extra: for the peer. -EAGAIN: as above;
+ * close_connection() and begin again. -EREMOTEIO: the server failed, and its reject says how.
  */
 int request_connection(struct cm_connection *cm, struct rdma_resources *res,
 		       const char extra[CM_EXTRA_SIZE], int64_t deadline);

@@ -95,7 +95,7 @@ static struct explanation bad_address(int err)
 static struct explanation rejected(int status)
 {
 	if (status == REJ_NO_LISTENER)
-		return because("cm-rejected", "%d", status);
+		return because("cm-rejected");
 	if (status == REJ_STALE)
 		return because("cm-stale");
 	if (status == REJ_CONSUMER)
@@ -107,7 +107,7 @@ static struct explanation address_error(int status)
 {
 	struct explanation why = bad_address(-status);
 
-	return why.id ? why : because("cm-addr-error", "%d", status);
+	return why.id ? why : because("cm-addr-error");
 }
 
 struct explanation explain_cm_event(unsigned int type, int status)
@@ -117,15 +117,15 @@ struct explanation explain_cm_event(unsigned int type, int status)
 	if (!strcmp(name, "REJECTED"))
 		return rejected(status);
 	if (!strcmp(name, "UNREACHABLE") && status == SIDR_NO_LISTENER)
-		return because("cm-rejected", "%d", status);
+		return because("cm-rejected");
 	if (!strcmp(name, "UNREACHABLE"))
-		return because("cm-unreachable", "%d", status);
+		return because("cm-unreachable");
 	if (!strcmp(name, "ADDR_ERROR"))
 		return address_error(status);
 	if (!strcmp(name, "ROUTE_ERROR"))
-		return because("cm-route-error", "%d", status);
+		return because("cm-route-error");
 	if (!strcmp(name, "CONNECT_ERROR"))
-		return because("cm-connect-error", "%d", status);
+		return because("cm-connect-error");
 	if (!strcmp(name, "DEVICE_REMOVAL"))
 		return because("cm-device-gone");
 	return no_idea();
