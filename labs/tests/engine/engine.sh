@@ -10,6 +10,13 @@
 FRAMES=labs/tests/fuzz/corpus/engine_proto
 export FRAMES
 
+oneTimeSetUp() {
+	build_engine_tests || return 1
+	make_store
+}
+
+oneTimeTearDown() { rm -rf "${S:-}"; }
+
 # build_engine_tests: engine_peer, and what all suites use; a sanitizer's library must
 # be loaded before the spy
 build_engine_tests() {

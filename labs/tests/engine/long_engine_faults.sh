@@ -11,13 +11,6 @@
 # shellcheck source=labs/tests/engine/engine.sh
 . "$ROOT/labs/tests/engine/engine.sh"
 
-oneTimeSetUp() {
-	build_engine_tests || return 1
-	make_store
-}
-
-oneTimeTearDown() { rm -rf "${S:-}"; }
-
 # What is no request, and what the engine says about it.
 WRONG='length=0|ends in the middle of a value
 hex=9191919191919191919191919191919191c0|nested deeper than 16

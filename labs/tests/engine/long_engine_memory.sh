@@ -10,13 +10,6 @@
 # shellcheck source=labs/tests/engine/engine.sh
 . "$ROOT/labs/tests/engine/engine.sh"
 
-oneTimeSetUp() {
-	build_engine_tests || return 1
-	make_store
-}
-
-oneTimeTearDown() { rm -rf "${S:-}"; }
-
 test_sanitizers() {
 	need_lab || return 0
 	build_sanitized rdma_engine engine_client needle_server needle

@@ -10,13 +10,6 @@
 # shellcheck source=labs/tests/engine/engine.sh
 . "$ROOT/labs/tests/engine/engine.sh"
 
-oneTimeSetUp() {
-	build_engine_tests || return 1
-	make_store
-}
-
-oneTimeTearDown() { rm -rf "${S:-}"; }
-
 # The names and types that the original engine answered with.
 RECORDED='Pong {"client_timestamp_ns":"number","server_timestamp_ns":"number","server_rtt_ns":"number"}
 GetCapabilitiesResponse {"device_name":"string","vendor_id":"number","max_transfer_size":"number","max_sessions":"number","active_sessions":"number","port_gid":"string","port_lid":"number","supported_auth":["string"],"version":"string","real_rdma":"boolean","extensions":["string","string"]}

@@ -14,7 +14,7 @@ SOME=(rtr-gid-slot-empty rtr-gid-families-differ rtr-mtu-in-bytes-taken mask-emp
 	cq-too-large destroy-cq-in-use post-send-in-init
 	lkey-wrong recv-too-small-receiver rnr psn-differs-one-sided peer-gone
 	mr-lacks-remote-write qp-lacks-remote-read
-	hang-unsignaled cq-overrun ud-qkey ud-dgid-ipv4 own-rkey)
+	hang-unsignaled cq-overrun ud-qkey ud-dgid-ipv4 own-rkey cm-no-listener cm-connect-data)
 
 # faults ARG…: its output in $T/out, sets $rc; never on a real machine
 faults() {

@@ -30,7 +30,7 @@ recorded() { run "$1" timeout -k 1 "${limit:-8}" labs/qptrace --quiet --stall 2 
 cause() { echo "$(rc_of "$1") $(labs/qptrace report --json "$T/$1.qpt" | jq -r '.causes[0].id // "nothing"')"; }
 
 test_strangers() {
-	local name why want
+	local name
 	command -v rping >/dev/null || { skip 'no rping (package rdmacm-utils)'; return 0; }
 	in_lab "$scene strangers='$strangers'"'
 		while IFS="|" read -r name server client; do
@@ -45,24 +45,8 @@ test_strangers() {
 			fi
 			recorded $name.met ${client/TO/10.99.0.1}
 			reap $name.server
-			[[ $name != *_long ]] || continue
-			limit=8
-			recorded $name.nobody ${client/TO/10.99.0.1}
-			recorded $name.loopback ${client/TO/127.0.0.1}
-			recorded $name.silent ${client/TO/10.99.0.77}
-			recorded $name.route ${client/TO/172.16.9.9}
 		done <<<"$strangers"
 	' || return 0
-	for name in rping udaddy rstream ucmatose send_bw write_bw; do
-		while read -r why want; do
-			assert_in "$(cause "$name.$why")" " ($want)\$" "$name, $why"
-		done <<-'END'
-			nobody cm-rejected
-			loopback cm-no-device
-			silent cm-no-arp
-			route cm-no-route
-		END
-	done
 	for name in rping udaddy rstream; do assertEquals "$name" 0 "$(rc_of $name.met)"; done
 	for name in ucmatose send_bw write_bw; do
 		assert_in "$(cause $name.met)" ' peer-qp-absent$' "$name, killed"

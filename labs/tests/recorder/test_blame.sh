@@ -49,14 +49,6 @@ told() {
 	echo "$n"
 }
 
-# connection NAME RULE ARG…: ucmatose recorded, with that mistake; - is none
-connection() {
-	local sabotage=("$B/sabotage" "$2")
-	[[ $2 != - ]] || sabotage=()
-	timeout 60 labs/qptrace -o "$dir/cm-$1.qpt" -- "${sabotage[@]}" ucmatose "${@:3}" \
-		>/dev/null 2>"$dir/cm-$1.err"
-}
-
 # until_said PATTERN CMD…: that CMD says it, 20 s at most
 until_said() {
 	local i
@@ -64,20 +56,6 @@ until_said() {
 		! "${@:2}" 2>/dev/null | grep -qs -- "$1" || break
 		sleep 0.1
 	done
-}
-
-# The connection manager: nobody listens; too much private data; who is killed before
-# rdma_connect, and within rdma_accept.
-connections() {
-	connection alone - -s 10.99.0.1 -p 7999
-	connection long connect:private_data_len=255 -s 10.99.0.1 -p 7999
-	connection killed post_recv:sleep=60 -s 10.99.0.1 -p 7996 &
-	until_said ROUTE_RESOLVED "$B/qptrace-report" --dump "$dir/cm-killed.qpt"
-	pkill -KILL -f 'ucmatose.* 7996$'
-	connection dead-b modify_qp:RTR:kill -b 10.99.0.1 -p 7998 &
-	until_said ':7998 ' rdma resource show cm_id
-	connection dead-a - -s 10.99.0.1 -p 7998
-	wait
 }
 
 # in_the_lab DIR HOW…: all side by side, until each has told where it stands
@@ -95,16 +73,14 @@ in_the_lab() {
 	done
 	touch "$dir/end"
 	wait
-	connections
 }
 
 oneTimeSetUp() {
-	must_build "$B/sabotage" "$B/libsaboteur.so"
 	build_probes
 	rm -rf "$B/two"
 	mkdir -p "$B/two"
 	# shellcheck disable=SC2046 # words
-	T=$B/two in_lab "$(declare -f told connection until_said connections in_the_lab)
+	T=$B/two in_lab "$(declare -f told until_said in_the_lab)
 		in_the_lab $B/two slow $(cut -d' ' -f1 <<<"$faults" | tr '\n' ' ')"
 	export lab_ran=$?
 }
@@ -167,21 +143,6 @@ test_what_follows_is_aftermath() {
 	assertEquals 'nobody' '' "$(causes_of slow "$accused")"
 	assert_in "$(<"$B/two/slow.err")" 'qptrace: hint: '
 	assertEquals '' "$(grep -A3 'cause: ' "$B/two/slow.err")"
-}
-
-# Of each, the first failure; a program that was killed before it asked is accused of none.
-test_connection_manager() {
-	local cause name first='select(.kind == "failure") | .id'
-	ran || return 0
-	while read -r cause name; do
-		assertEquals "$name" "$cause" "$(causes "$first" "$B/two/cm-$name"*.qpt | head -n 1)"
-	done <<-'END'
-		cm-rejected alone
-		cm-private-data long
-		peer-died dead
-	END
-	assertEquals 'killed' '' "$(causes "$first" "$B/two/cm-killed.qpt")"
-	assert_in "$(<"$B/two/cm-alone.err")" 'REJECTED, status 8: nobody listens on that port'
 }
 
 # Of a cause that was compared the text names both sides.
