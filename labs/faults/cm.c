@@ -207,20 +207,23 @@ static int call(struct cm *cm, enum word word, const char *value)
 	}
 }
 
+/* TIMEWAIT_EXIT 只是通知，接着等。*/
 static void take_event(struct cm *cm, int wanted)
 {
 	struct rdma_cm_event *event;
 	int type;
 
-	check(cm->end, "rdma_get_cm_event",
-	      rdma_get_cm_event(cm->channel, &event) ? errno : 0);
-	type = (int)event->event;
-	say(cm->end, "%s, status %d", rdma_event_str(event->event),
-	    event->status);
-	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
-		cm->id = event->id;
-	if (!cm->keeps)
-		rdma_ack_cm_event(event);
+	do {
+		check(cm->end, "rdma_get_cm_event",
+		      rdma_get_cm_event(cm->channel, &event) ? errno : 0);
+		type = (int)event->event;
+		say(cm->end, "%s, status %d", rdma_event_str(event->event),
+		    event->status);
+		if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+			cm->id = event->id;
+		if (!cm->keeps)
+			rdma_ack_cm_event(event);
+	} while (type == RDMA_CM_EVENT_TIMEWAIT_EXIT);
 	if (wanted != WHICH && type != wanted)
 		leave(cm->end, EXIT_FAILURE);
 }
