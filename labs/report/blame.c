@@ -443,10 +443,13 @@ static bool failed_within(const struct report *r, const struct causes *all,
 	return false;
 }
 
-/* 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。*/
+/*
+ * 第二次 rdma_accept 又去碰已经连好的 QP：那里的“没有路”是它的后果。没有 QP 的 rdma_accept 告诉
+ * 对端的 QPN 是 0。
+ */
 static void follow_cm(const struct report *r, struct causes *all)
 {
-	bool known = false;
+	bool again = false, bare = false;
 
 	for (size_t i = 0; i < all->count; i++)
 		if (!strncmp(all->items[i].id, "cm-", 3) &&
@@ -462,13 +465,15 @@ static void follow_cm(const struct report *r, struct causes *all)
 		if (why.id)
 			cause_restate(c, &why);
 		c->proven = c->proven && !why.id;
-		known = known || !strcmp(c->id, "cm-state");
+		again = again || !strcmp(c->id, "cm-state");
+		bare = bare || !strcmp(c->id, "cm-without-qp");
 	}
 	for (size_t i = 0; i < all->count; i++) {
 		struct cause *c = &all->items[i];
 		struct explanation why = { 0 };
 
-		if (known && !strcmp(c->id, "no-way"))
+		if ((again && !strcmp(c->id, "no-way")) ||
+		    (bare && !strcmp(c->id, "qpn-not-set")))
 			c->kind = CAUSE_AFTERMATH;
 		if (!strcmp(c->id, "send-too-early"))
 			why = missing_cm_call(r, c->side);
