@@ -124,7 +124,6 @@ void ask_for_device_memory(struct end *end);
 void ask_for_timestamps(struct end *end);
 void forget_pd(struct end *end);
 void arm_beyond_srq(struct end *end);
-void attach_connected(struct end *end);
 void be_interrupted(struct end *end);
 void be_too_early(struct end *end);
 void start_twice(struct end *end);

@@ -55,13 +55,6 @@ void arm_beyond_srq(struct end *end)
 	      ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT));
 }
 
-void attach_connected(struct end *end)
-{
-	const union ibv_gid group = { .raw = { 0xff, 0x0e } };
-
-	check(end, "ibv_attach_mcast", ibv_attach_mcast(end->qp, &group, 0));
-}
-
 static void wake(int sig)
 {
 	(void)sig;

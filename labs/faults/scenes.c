@@ -416,7 +416,6 @@ const struct scene scenes[] = {
 	RC("ask-timestamps", SEND, MADE, ask_for_timestamps, NULL),
 	RC("forget-pd", SEND, MADE, forget_pd, NULL),
 	RC("arm-beyond-srq", SEND, MADE, arm_beyond_srq, NULL),
-	RC("attach-connected", SEND, MADE, attach_connected, NULL),
 	RC("interrupted", SEND, MADE, be_interrupted, NULL),
 	RC("event-too-early", SEND, MADE, be_too_early, NULL),
 	RC("start-twice", SEND, MADE, start_twice, NULL),

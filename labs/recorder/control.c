@@ -7,7 +7,6 @@
  */
 #include "base/verbs_names.h"
 #include "event.h"
-#include "explain/qp_table.h"
 #include "hooks.h"
 #include "objects.h"
 #include "ring.h"
@@ -379,11 +378,6 @@ PLAIN(fork_init, "1.1", e.err == EINVAL ? because("fork-init-late") : UNKNOWN,
 PLAIN(modify_srq, "1.1", explain_modify_srq(srq, attr, mask, e.err), SRQ, srq,
       (struct ibv_srq * srq, struct ibv_srq_attr *attr, int mask), srq, attr,
       mask)
-PLAIN(attach_mcast, "1.1",
-      e.err == EINVAL ? because("mcast-attach", "%s", qp_type_name(qp->qp_type))
-		      : UNKNOWN,
-      QP, qp, (struct ibv_qp * qp, const union ibv_gid *gid, uint16_t lid), qp,
-      gid, lid)
 
 /* ---- 异步事件 ------------------------------------------------------------- */
 

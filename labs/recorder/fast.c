@@ -254,7 +254,8 @@ static void record_send(struct ring *ring, uint64_t stamp, struct ibv_qp *qp,
 		r->remote_addr = wr->bind_mw.bind_info.addr;
 		r->length = (uint32_t)wr->bind_mw.bind_info.length;
 		r->rkey = wr->bind_mw.rkey;
-	} else if (wr->opcode == IBV_WR_LOCAL_INV) {
+	} else if (wr->opcode == IBV_WR_LOCAL_INV ||
+		   wr->opcode == IBV_WR_SEND_WITH_INV) {
 		r->rkey = wr->invalidate_rkey;
 	}
 	ring_publish(ring);
@@ -330,6 +331,21 @@ static struct ibv_mw *traced_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	return mw;
 }
 
+/* 类型 1 的 bind，由 provider 自己 post。*/
+static int traced_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw,
+			  struct ibv_mw_bind *bind)
+{
+	const struct ibv_send_wr wr = {
+		.wr_id = bind->wr_id,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = bind->send_flags,
+		.bind_mw = { mw, ibv_inc_rkey(mw->rkey), bind->bind_info },
+	};
+
+	record_send(ring_mine(), ring_stamp(), qp, &wr);
+	return real_ops(qp->context)->bind_mw(qp, mw, bind);
+}
+
 static int traced_dealloc_mw(struct ibv_mw *mw)
 {
 	struct event e;
@@ -361,6 +377,7 @@ static void swap_ops(struct ibv_context_ops *ops)
 	SWAP(post_recv);
 	SWAP(post_srq_recv);
 	SWAP(alloc_mw);
+	SWAP(bind_mw);
 	SWAP(dealloc_mw);
 #undef SWAP
 }

@@ -227,6 +227,24 @@ static bool was_too_late(const struct report *r, const struct cause *cause)
 	return false;
 }
 
+/* EBADF：设备早已关上，它的 fd 不在了。*/
+static void find_closed_device(const struct report *r, struct cause *cause)
+{
+	size_t at = last_event(r, cause->side, "close_device", NULL);
+	const struct event *use = &r->events[cause->event], *end;
+	struct explanation why;
+
+	if (strcmp(text_in(cause->line, "errname"), "EBADF") ||
+	    !strncmp(use->ev, "rdma_", 5) || at == NOWHERE || at > cause->event)
+		return;
+	end = &r->events[at];
+	why = because("used-after-destroy", "%s\t%.1f\t%d\t%d\t%s",
+		      "the ibv_context (ibv_close_device)",
+		      (double)(use->t - end->t) / 1e6, (int)end->place.tid,
+		      (int)use->place.tid, "uses what was made on it");
+	cause_restate(cause, &why);
+}
+
 void weigh_failures(const struct report *r, struct causes *all)
 {
 	for (size_t i = 0; i < all->count; i++) {
@@ -240,6 +258,7 @@ void weigh_failures(const struct report *r, struct causes *all)
 			continue;
 		}
 		name_holder(r, c);
+		find_closed_device(r, c);
 		find_leak(r, c);
 		if (was_a_try(r, c))
 			c->kind = CAUSE_WARNING;
@@ -520,43 +539,70 @@ static bool overlaps(const struct recalled *a, const struct recalled *b)
 
 static bool keeps_its_bytes(const struct event *e)
 {
-	return e->class == CLASS_POST_SEND && !e->refused &&
-	       (!strncmp(e->op, "SEND", 4) ||
-		!strncmp(e->op, "RDMA_WRITE", 10));
+	return !e->refused && (e->class == CLASS_POST_RECV ||
+			       (e->class == CLASS_POST_SEND &&
+				(!strncmp(e->op, "SEND", 4) ||
+				 !strncmp(e->op, "RDMA_WRITE", 10))));
+}
+
+#define OUTSTANDING 64 /* so many are compared with the next */
+
+/*
+ * @e 的内存，也在同一个队列里还没有完成的另一个请求里；receive 的，要别的都各用各的才算：有的程序
+ * 不看内容，全用一段。
+ */
+static bool shares_bytes(const struct report *r, const struct list *own,
+			 size_t k, struct recalled *now)
+{
+	const struct event *e = &r->events[own->at[k]];
+	size_t shared = 0, apart = 0,
+	       from = k < OUTSTANDING ? 0 : k - OUTSTANDING;
+	struct recalled before;
+
+	world_recall(r, e, now);
+	for (size_t i = from; i < k; i++) {
+		const struct event *old = &r->events[own->at[i]];
+
+		if (old->class != e->class || !keeps_its_bytes(old) ||
+		    old->gone ||
+		    (old->complete != NOWHERE && old->complete < own->at[k]))
+			continue;
+		world_recall(r, old, &before);
+		shared += overlaps(&before, now);
+		apart += !overlaps(&before, now);
+	}
+	return shared && (e->class == CLASS_POST_SEND || apart);
 }
 
 /*
- * 没有谁失败，程序却说不对：同一段内存，同时在几个还没有完成的 send 里。设备发送的时候才去读
- * 它，而不是 post 的时候。
+ * 没有谁失败，程序却说不对：同一段内存，同时在几个还没有完成的请求里。设备发送的时候才去读它，而
+ * 不是 post 的时候；收到的写在同一处。
  */
 void check_reuse(const struct report *r, struct causes *all)
 {
-	struct recalled last = { 0 }, now;
-	const struct event *before = NULL;
 	struct explanation why;
+	struct recalled now;
 
 	for (int s = 0; s < r->sides; s++)
 		if (!r->side[s].ended)
 			return;
-	if (is_suggested(all))
-		return;
-	for (size_t i = 0; i < r->count && i < MOST_POSTS; i++) {
-		const struct event *e = &r->events[i];
+	for (size_t i = 0; i < r->qp_count && !is_suggested(all); i++) {
+		const struct list *own = &r->qps[i].own;
 
-		if (!keeps_its_bytes(e))
-			continue;
-		world_recall(r, e, &now);
-		if (before && before->side == e->side && before->qp == e->qp &&
-		    (before->complete == NOWHERE || before->complete > i) &&
-		    !(now.send.send_flags & IBV_SEND_INLINE) &&
-		    overlaps(&last, &now)) {
-			why = because("buffer-reused", "0x%jx\t%u",
-				      now.sge.addr, now.sge.length);
-			cause_suggest(r, all, i, &why);
+		for (size_t k = 0; k < own->count && k < MOST_POSTS; k++) {
+			const struct event *e = &r->events[own->at[k]];
+
+			if (!keeps_its_bytes(e) ||
+			    !shares_bytes(r, own, k, &now) ||
+			    (now.send.send_flags & IBV_SEND_INLINE))
+				continue;
+			why = because("buffer-reused", "0x%jx\t%u\t%s",
+				      now.sge.addr, now.sge.length,
+				      e->class == CLASS_POST_SEND ? "send"
+								  : "receive");
+			cause_suggest(r, all, own->at[k], &why);
 			return;
 		}
-		before = e;
-		last = now;
 	}
 }
 

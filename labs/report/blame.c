@@ -29,13 +29,19 @@ static struct explanation ask(const struct report *r, const struct cause *cause)
 	const struct event *post = post_of(r, cause);
 	enum ibv_wc_status status = status_of(text_in(cause->line, "status"));
 	int64_t t = post ? post->t : r->events[cause->event].t;
+	struct explanation why;
 
 	if (!qp)
 		return (struct explanation){ 0 };
 	if (cause->kind == CAUSE_STALL || status == IBV_WC_SUCCESS ||
 	    status == IBV_WC_WR_FLUSH_ERR)
 		status = IBV_WC_RETRY_EXC_ERR;
-	return world_explain(r, qp, post, t, status);
+	why = world_explain(r, qp, post, t, status);
+	/* post 的时候还好好的，做的时候 MR 已经没有了。*/
+	if (!why.id && post && status != IBV_WC_RETRY_EXC_ERR)
+		why = world_explain(r, qp, post, r->events[cause->event].t,
+				    status);
+	return why;
 }
 
 /*
@@ -129,22 +135,6 @@ static struct explanation ask_others(const struct report *r,
 	return why;
 }
 
-/* 几段的请求，自己说有错：rxe 的 provider 把长度加错了。*/
-static struct explanation ask_pieces(const struct report *r,
-				     const struct cause *cause)
-{
-	const struct qp *qp = qp_of(r, cause->side, cause->qp);
-	const struct event *post = post_of(r, cause);
-	uint64_t sges = post ? event_number(r, post, "sges") : 0;
-
-	if (sges < 2 || !qp || !value_in(qp->first, "send_ops") ||
-	    post->class != CLASS_POST_SEND ||
-	    (!is_local(cause) &&
-	     strcmp(text_in(cause->line, "status"), "WR_FLUSH_ERR")))
-		return (struct explanation){ 0 };
-	return because("sge-list", "%ju", sges);
-}
-
 static void resolve(const struct report *r, struct cause *cause)
 {
 	bool about_data = !strcmp(text_in(cause->line, "about"), "completion");
@@ -159,8 +149,8 @@ static void resolve(const struct report *r, struct cause *cause)
 	if (!why.id && is_local(cause))
 		why = ask_others(r, cause);
 	if (!why.id)
-		why = ask_pieces(r, cause);
-	if (why.id && !strcmp(why.id, "qpn-differs"))
+		why = why_by_kind(r, cause);
+	if (!why.id || !strcmp(why.id, "qpn-differs"))
 		find_sharer(r, qp_of(r, cause->side, cause->qp), &why);
 	if (why.id)
 		cause_restate(cause, &why);

@@ -98,9 +98,12 @@ static bool came_back(const struct report *r, size_t warning,
 
 	if (strcmp(text_in(line, "id"), "cm-event-not-acked"))
 		return false;
-	for (size_t i = warning + 1; i < r->count; i++)
-		if (r->events[i].side == e->side &&
-		    !strcmp(r->events[i].ev, "rdma_destroy_id") &&
+	EACH(i, &r->side[e->side].own)
+		if (r->events[i].t + (int64_t)event_number(r, &r->events[i],
+							   "dur") >=
+			    e->t &&
+		    (!strcmp(r->events[i].ev, "rdma_destroy_id") ||
+		     !strcmp(r->events[i].ev, "rdma_migrate_id")) &&
 		    event_number(r, &r->events[i], "cm_id") ==
 			    number_in(line, "cm_id"))
 			return true;

@@ -6,7 +6,16 @@
 
 #include <arpa/inet.h>
 #include <byteswap.h>
+#include <signal.h>
 #include <string.h>
+
+static bool crashed(const struct report *r, int side)
+{
+	size_t last = last_event(r, side, "signal", NULL);
+
+	return last != NOWHERE &&
+	       event_number(r, &r->events[last], "signal") == SIGSEGV;
+}
 
 /* 它停在那里，或者是被人叫停的；自己走了的、被杀了的，少做的那一步是后果。*/
 static bool still_waits(const struct report *r, int side)
@@ -16,7 +25,8 @@ static bool still_waits(const struct report *r, int side)
 	bool stopped = line != NULL;
 
 	json_decref(line);
-	return !r->side[side].ended && (stopped || r->side[side].signalled);
+	return !r->side[side].ended &&
+	       (stopped || (r->side[side].signalled && !crashed(r, side)));
 }
 
 static uint64_t port_of(const struct report *r, size_t call)
@@ -335,20 +345,24 @@ static bool all_wait_for_events(const struct report *r, int side)
 	return r->side[side].other_count > 0;
 }
 
-/* 这个线程最后为哪个 id 调用了什么。*/
-static size_t last_call_of(const struct report *r, int side, uint64_t tid)
+/* 线程 @tid 在 @until 之前为 @id 调用过的、会带来事件的最后一个；没有：NULL。*/
+static const char *called_for(const struct report *r, int side, uint64_t tid,
+			      uint64_t id, int64_t until)
 {
 	static const char *const calls[] = { "rdma_resolve_addr",
 					     "rdma_resolve_route",
 					     "rdma_connect", "rdma_accept" };
-	size_t found = NOWHERE;
+	const char *last = NULL;
 
-	EACH(i, &r->side[side].own)
-		if ((uint64_t)r->events[i].place.tid == tid &&
-		    r->events[i].class != CLASS_FAILURE &&
-		    IS_ONE_OF(r->events[i].ev, calls))
-			found = i;
-	return found;
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+
+		if ((uint64_t)e->place.tid == tid && e->t <= until &&
+		    e->class != CLASS_FAILURE && IS_ONE_OF(e->ev, calls) &&
+		    event_number(r, e, "cm_id") == id)
+			last = e->ev;
+	}
+	return last;
 }
 
 /* 它等的那个事件，早已被同一个 channel 上的另一个线程取走了。*/
@@ -356,24 +370,28 @@ static struct explanation taken_elsewhere(const struct report *r, int side,
 					  const json_t *at)
 {
 	uint64_t tid = number_in(at, "thread");
-	size_t call = last_call_of(r, side, tid);
-	uint64_t id = call == NOWHERE
-			      ? 0
-			      : event_number(r, &r->events[call], "cm_id");
+	struct explanation why = { 0 };
 
 	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
+		const char *call;
+		json_t *line;
 
-		if (!id || strcmp(e->ev, "rdma_event") ||
-		    (uint64_t)e->place.tid == tid ||
-		    event_number(r, e, "cm_id") != id ||
-		    e->t + (int64_t)event_number(r, e, "dur") <
-			    r->events[call].t)
+		if (strcmp(e->ev, "rdma_event") ||
+		    (uint64_t)e->place.tid == tid)
 			continue;
-		return because("cm-event-taken", "%s\t%s\t%d\t%ju", e->op,
-			       r->events[call].ev, (int)e->place.tid, tid);
+		line = event_line(r, e);
+		call = value_in(line, "events") == value_in(at, "events")
+			       ? called_for(
+					 r, side, tid, number_in(line, "cm_id"),
+					 e->t + (int64_t)number_in(line, "dur"))
+			       : NULL;
+		json_decref(line);
+		if (call)
+			why = because("cm-event-taken", "%s\t%s\t%d\t%ju",
+				      e->op, call, (int)e->place.tid, tid);
 	}
-	return (struct explanation){ 0 };
+	return why;
 }
 
 void check_no_cm_event(const struct report *r, struct causes *all)
@@ -510,7 +528,8 @@ static void check_peer_gone(const struct report *r, struct causes *all)
 		struct explanation why;
 
 		if (left == NOWHERE || (asked != NOWHERE && asked < left) ||
-		    r->side[s].other_count || !gave_up(&r->side[s]))
+		    r->side[s].other_count || !gave_up(&r->side[s]) ||
+		    any_thread_in(r, s, "rdma_get_cm_event"))
 			continue;
 		why = because("cm-peer-gone");
 		cause_suggest(r, all, left, &why);

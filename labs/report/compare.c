@@ -24,21 +24,64 @@ void compare_pairs(const struct report *r, struct causes *all)
 	}
 }
 
+/* 几段的请求，自己说有错：rxe 的 provider 把长度加错了。*/
+static struct explanation ask_pieces(const struct report *r,
+				     const struct cause *cause)
+{
+	static const char *const own[] = { "LOC_LEN_ERR", "LOC_QP_OP_ERR",
+					   "LOC_PROT_ERR", "WR_FLUSH_ERR" };
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+	const struct event *post = post_of(r, cause);
+	uint64_t sges = post ? event_number(r, post, "sges") : 0;
+
+	if (sges < 2 || !qp || !value_in(qp->first, "send_ops") ||
+	    post->class != CLASS_POST_SEND ||
+	    !IS_ONE_OF(text_in(cause->line, "status"), own))
+		return (struct explanation){ 0 };
+	return because("sge-list", "%ju", sges);
+}
+
+/* 要失效的 rkey：只有 bind 过的 memory window 才行。*/
+static struct explanation ask_invalidation(const struct report *r,
+					   const struct cause *cause)
+{
+	static const char *const ops[] = { "LOCAL_INV", "SEND_WITH_INV" };
+	const struct event *post = post_of(r, cause);
+	struct recalled wr;
+
+	if (!post || !IS_ONE_OF(post->op, ops))
+		return (struct explanation){ 0 };
+	world_recall(r, post, &wr);
+	return because("inv-refused", "%s\t0x%x", post->op,
+		       wr.send.wr.rdma.rkey);
+}
+
+struct explanation why_by_kind(const struct report *r,
+			       const struct cause *cause)
+{
+	struct explanation why = ask_pieces(r, cause);
+
+	return why.id ? why : ask_invalidation(r, cause);
+}
+
 /* @qp 发往的那个 QP 连着别人，而那一个也发往它：两个 QP 拿到了同一个对端。*/
 void find_sharer(const struct report *r, const struct qp *qp,
 		 struct explanation *why)
 {
-	int64_t to = qp_believes(qp, "dest_qpn"), back = -1;
+	int64_t to = qp ? qp_believes(qp, "dest_qpn") : -1, back = -1;
 	char names[2][80];
 
-	for (size_t i = 0; i < r->qp_count; i++)
+	for (size_t i = 0; i < r->qp_count && to >= 0; i++)
 		if ((int64_t)r->qps[i].qpn == to)
 			back = qp_believes(&r->qps[i], "dest_qpn");
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *other = &r->qps[i];
 
-		if (other != qp && (int64_t)other->qpn == back &&
-		    qp_believes(other, "dest_qpn") == to)
+		if (back >= 0 && back != (int64_t)qp->qpn && other != qp &&
+		    (int64_t)other->qpn == back &&
+		    qp_believes(other, "dest_qpn") == to &&
+		    !strcmp(text_in(other->believes, "dgid"),
+			    text_in(qp->believes, "dgid")))
 			*why = because("qpn-shared", "%s\t%s\t%jd\t%jd",
 				       world_name(r, names[0], sizeof(names[0]),
 						  qp),
@@ -46,6 +89,29 @@ void find_sharer(const struct report *r, const struct qp *qp,
 						  other),
 				       (intmax_t)to, (intmax_t)back);
 	}
+}
+
+/* @qp 在 @until 之前被自己的程序拆了，或者带离了 RTS；没有：NULL。*/
+static const char *how_closed(const struct report *r, const struct qp *qp,
+			      size_t until, int64_t *when)
+{
+	EACH(i, &qp->own) {
+		const struct event *e = &r->events[i];
+
+		if (i > until || e->class == CLASS_FAILURE)
+			continue;
+		*when = e->t;
+		if (!strcmp(e->ev, "destroy_qp"))
+			return "was destroyed by its own program";
+		if (strcmp(e->ev, "modify_qp"))
+			continue;
+		if (event_says(r, e, "to", "ERR"))
+			return "was moved to ERR by its own program";
+		if (event_says(r, e, "to", "RESET") && got_to(r, qp, "RTR") &&
+		    event_says(r, e, "from", "RTS"))
+			return "was moved to RESET by its own program";
+	}
+	return NULL;
 }
 
 /*
@@ -58,28 +124,14 @@ void find_closer(const struct report *r, struct cause *cause)
 					   "peer-qp-absent" };
 	const struct qp *qp = qp_of(r, cause->side, cause->qp);
 	struct explanation why;
-	const char *how = NULL;
+	const char *how;
 	int64_t when = 0;
 	char name[80];
 
 	if (cause->kind != CAUSE_FAILURE || !IS_ONE_OF(cause->id, ids) || !qp ||
 	    !qp->peer || !got_to(r, qp->peer, "RTR"))
 		return;
-	EACH(i, &qp->peer->own) {
-		const struct event *e = &r->events[i];
-
-		if (i > cause->event || how || e->class == CLASS_FAILURE)
-			continue;
-		when = e->t;
-		if (!strcmp(e->ev, "destroy_qp"))
-			how = "was destroyed by its own program";
-		else if (strcmp(e->ev, "modify_qp"))
-			continue;
-		else if (event_says(r, e, "to", "ERR"))
-			how = "was moved to ERR by its own program";
-		else if (event_says(r, e, "to", "RESET"))
-			how = "was moved to RESET by its own program";
-	}
+	how = how_closed(r, qp->peer, cause->event, &when);
 	if (!how)
 		return;
 	why = because("peer-closed", "%s\t%s\t%.1f",
@@ -260,24 +312,58 @@ void check_datagrams(const struct report *r, struct causes *all)
 	first_wrong(r, all, judge_datagram);
 }
 
-/* 收到的都好好的，没有谁失败，程序却说不对：多半从 buffer 的开头去读数据报了。*/
+/* 没有谁失败，@side 却说不对：它用过的东西里，哪一样的内容最容易读错。NULL：没有。*/
+static const char *const *misread(const struct report *r, int side)
+{
+	static const char *const words[][2] = {
+		{ "the message begins at byte 40 of a UD receive, behind the "
+		  "GRH",
+		  "read the message at buffer + 40, and take its length as "
+		  "byte_len - 40" },
+		{ "a compare-and-swap returns the old value, and swaps only if "
+		  "that is equal to compare_add",
+		  "compare_add and swap are values (uint64_t, host byte "
+		  "order), not addresses of values; compare what came back "
+		  "with compare_add" },
+		{ "imm_data is in network byte order",
+		  "call htonl() once before posting it, and ntohl() once on "
+		  "wc.imm_data" },
+	};
+	int found = -1;
+
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+		const struct qp *qp = qp_of(r, side, e->qp);
+		int use = -1;
+
+		if (e->class == CLASS_COMPLETION && !went_well(e))
+			return NULL;
+		if (qp && !strcmp(qp->type, "UD") && is_arrival(e))
+			use = 0;
+		else if (!strcmp(e->op, "ATOMIC_CMP_AND_SWP"))
+			use = 1;
+		else if (strstr(e->op, "_IMM"))
+			use = 2;
+		if (use >= 0 && (found < 0 || use < found))
+			found = use;
+	}
+	return found < 0 ? NULL : words[found];
+}
+
 void check_payload(const struct report *r, struct causes *all)
 {
 	struct explanation why;
 
-	for (size_t i = 0; i < r->qp_count && !is_suggested(all); i++) {
-		const struct qp *qp = &r->qps[i];
-		size_t came = 0;
+	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
+		const char *const *words =
+			r->side[s].ended && gave_up(&r->side[s]) ? misread(r, s)
+								 : NULL;
 
-		if (strcmp(qp->type, "UD") || qp->bad ||
-		    !r->side[qp->side].ended || !gave_up(&r->side[qp->side]))
+		if (!words)
 			continue;
-		EACH(k, &qp->own)
-			came += is_arrival(&r->events[k]);
-		why = because("ud-payload", "%s\t%zu", r->side[qp->side].name,
-			      came);
-		if (came)
-			cause_suggest(r, all, last_of(r, qp->side), &why);
+		why = because("data-differs", "%s\t%s\t%s", r->side[s].name,
+			      words[0], words[1]);
+		cause_suggest(r, all, last_of(r, s), &why);
 	}
 }
 
@@ -345,6 +431,7 @@ static size_t first_unreceived(const struct report *r, const struct qp *qp)
 
 void check_receives(const struct report *r, struct causes *all)
 {
+	int64_t when;
 	const struct qp *sender = NULL;
 	struct explanation why;
 	size_t first = NOWHERE;
@@ -358,7 +445,8 @@ void check_receives(const struct report *r, struct causes *all)
 		    peer_is_down(all, qp))
 			continue;
 		at = first_unreceived(r, qp);
-		if (at >= first || receives_left(r, qp->peer) > 0)
+		if (at == NOWHERE || how_closed(r, qp->peer, at, &when) ||
+		    at >= first || receives_left(r, qp->peer) > 0)
 			continue;
 		first = at;
 		sender = qp;

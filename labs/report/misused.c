@@ -51,7 +51,15 @@ void check_used_after(const struct report *r, struct causes *all)
 	}
 }
 
-#define NEAR_NULL 4096u
+#define NEAR_NULL UINT64_C(4096)
+
+/* 交给一个 verb 的 context 是 NULL。*/
+static bool opens_nothing(const struct report *r, int side)
+{
+	size_t last = last_event(r, side, "open_device", NULL);
+
+	return last != NOWHERE && event_says(r, &r->events[last], "dev", "?");
+}
 
 /*
  * 通过 NULL 附近的指针崩溃：扩展 API 里，没有要的操作与字段，函数指针就是 NULL。刚取到
@@ -63,7 +71,8 @@ void check_crash(const struct report *r, struct causes *all)
 		OPS,
 		FIELDS,
 		QP_GONE,
-		NO_QP
+		NO_QP,
+		NO_DEVICE
 	};
 	static const char *const words[][2] = {
 		{ "a QP of it has ibv_wr functions only for the operations in "
@@ -80,6 +89,10 @@ void check_crash(const struct report *r, struct causes *all)
 		{ "it has an rdma_cm_id without a QP: id->qp is NULL",
 		  "call rdma_create_qp before the first post, and check what "
 		  "it returns" },
+		{ "it has an rdma_cm_id without a device: id->verbs is NULL",
+		  "bind to an address of an RDMA device (127.0.0.1 and 0.0.0.0 "
+		  "belong to none), or wait for ADDR_RESOLVED or "
+		  "CONNECT_REQUEST: id->verbs is set then" },
 	};
 	struct explanation why;
 
@@ -91,7 +104,7 @@ void check_crash(const struct report *r, struct causes *all)
 		json_t *line =
 			at == NOWHERE ? NULL : event_line(r, &r->events[at]);
 		bool null = json_object_get(line, "fault") &&
-			    value_in(line, "fault") < NEAR_NULL;
+			    value_in(line, "fault") + NEAR_NULL < 2 * NEAR_NULL;
 
 		json_decref(line);
 		if (!null || believe(all, s, "no-wr-functions") ||
@@ -112,6 +125,8 @@ void check_crash(const struct report *r, struct causes *all)
 		cq = cq && reads;
 		if (cq)
 			said = FIELDS;
+		else if (opens_nothing(r, s))
+			said = NO_DEVICE;
 		else if (is_after(gone, last_event(r, s, "create_qp", NULL)))
 			said = QP_GONE;
 		else if (last_event(r, s, "create_qp", NULL) == NOWHERE &&
@@ -121,13 +136,6 @@ void check_crash(const struct report *r, struct causes *all)
 			continue;
 		why = because("null-operation", "%s\t%s\t%s", r->side[s].name,
 			      words[said][0], words[said][1]);
-		if (said == QP_GONE)
-			also_seen(
-				&why, "destroyed-before", "%u\t%.1f\t%d",
-				r->events[gone].qpn,
-				(double)(r->events[at].t - r->events[gone].t) /
-					1e6,
-				(int)r->events[gone].place.tid);
 		cause_suggest(r, all, at, &why);
 	}
 }

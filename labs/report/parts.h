@@ -279,6 +279,7 @@ struct asked {
 	struct explain_side mine, theirs;
 	struct explain_mr *own, *others;
 	struct recalled wr, met; /* the request; the peer's receive */
+	struct ibv_mr bound;	 /* of a window */
 	struct explain_request rq;
 	char names[2][80];
 };

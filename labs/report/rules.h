@@ -100,6 +100,10 @@ bool sleeps_for_event(const struct report *r, const struct event *e);
 
 /* ---- compare.c ---- */
 
+/* What the kind of the request alone tells: of several pieces, an invalidation. */
+struct explanation why_by_kind(const struct report *r,
+			       const struct cause *cause);
+
 /* Two QPs send to the same QP: @why, qpn-differs of @qp, is that. */
 void find_sharer(const struct report *r, const struct qp *qp,
 		 struct explanation *why);

@@ -52,7 +52,7 @@ static bool goes_to(const struct report *r, const struct qp *qp, bool sends,
 /* @side 的 @at 在等，可是它发的、收的，没有一个还会往那里去。*/
 bool waits_for_nothing(const struct report *r, int side, const json_t *at)
 {
-	size_t sent = 0;
+	bool posted = last_event(r, side, "wr_abort", NULL) != NOWHERE;
 
 	EACH(i, &r->side[side].own) {
 		const struct event *e = &r->events[i];
@@ -65,10 +65,9 @@ bool waits_for_nothing(const struct report *r, int side, const json_t *at)
 		    (!qp || (goes_to(r, qp, e->class == CLASS_POST_SEND, at) &&
 			     makes_completion(r, qp, e))))
 			return false;
-		sent += e->class == CLASS_POST_SEND;
+		posted = posted || e->class == CLASS_POST_SEND || e->gone;
 	}
-	return sent || side_went_up(r, side) ||
-	       last_event(r, side, "wr_abort", NULL) != NOWHERE;
+	return posted || side_went_up(r, side);
 }
 
 /* 停下来等 completion，而再也不会有。*/

@@ -6,7 +6,10 @@
  */
 #include "rules.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#define SAME_LOOK_NS 100000000 /* threads are looked at one after another */
 
 /* ---- 谁在哪里 -------------------------------------------------------------- */
 
@@ -163,6 +166,25 @@ void check_half_open(const struct report *r, struct causes *all)
 	}
 }
 
+/* 最后一次停下时的线程都在 futex 里：有几个；0：有的不在。*/
+static size_t threads_in_futex(const struct report *r, int side, size_t last)
+{
+	size_t n = 0;
+
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+
+		if (strcmp(e->ev, "thread") ||
+		    llabs(e->t - r->events[last].t) > SAME_LOOK_NS)
+			continue;
+		if (!event_says(r, e, "in", "futex") ||
+		    !event_says(r, e, "verb", ""))
+			return 0;
+		n++;
+	}
+	return n;
+}
+
 /* 不是主线程的那个，睡在哪里，而再也不会有人叫醒它；NULL：没有。*/
 static const char *asleep_for_good(const struct report *r, int side)
 {
@@ -200,11 +222,15 @@ void check_idle_thread(const struct report *r, struct causes *all)
 
 	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
 		json_t *line = stopped_at(r, s, &where);
-		const char *in = line && !strcmp(text_in(line, "in"), "futex")
-					 ? asleep_for_good(r, s)
-					 : NULL;
+		bool joins = line && !strcmp(text_in(line, "in"), "futex");
+		const char *in = joins ? asleep_for_good(r, s) : NULL;
+		size_t n = joins ? threads_in_futex(r, s, where) : 0;
 
-		if (in) {
+		if (n > 1) {
+			why = because("threads-wait", "%s\t%zu",
+				      r->side[s].name, n);
+			cause_suggest(r, all, where, &why);
+		} else if (in) {
 			why = because("thread-not-woken", "%s\tibv_%s",
 				      r->side[s].name, in);
 			cause_suggest(r, all, where, &why);

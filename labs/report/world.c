@@ -36,6 +36,7 @@ static int access_of(const char *text)
 		{ "REMOTE_WRITE", IBV_ACCESS_REMOTE_WRITE },
 		{ "REMOTE_READ", IBV_ACCESS_REMOTE_READ },
 		{ "REMOTE_ATOMIC", IBV_ACCESS_REMOTE_ATOMIC },
+		{ "MW_BIND", IBV_ACCESS_MW_BIND },
 	};
 	int access = 0;
 
@@ -286,11 +287,14 @@ const char *world_name(const struct report *r, char *out, size_t size,
 static void recall_met(const struct report *r, const struct qp *to,
 		       struct asked *out)
 {
-	EACH(i, &to->own) {
+	uint64_t srq = number_in(to->first, "srq");
+
+	EACH(i, srq ? &r->side[to->side].own : &to->own) {
 		const struct event *e = &r->events[i];
 
 		if (e->class != CLASS_POST_RECV || e->refused ||
-		    !came_to_nothing(r, e))
+		    !came_to_nothing(r, e) ||
+		    (srq && (e->owner_kind != OBJECT_SRQ || e->owner != srq)))
 			continue;
 		world_recall(r, e, &out->met);
 		out->met.recv.sg_list = &out->met.sge;
@@ -298,6 +302,22 @@ static void recall_met(const struct report *r, const struct qp *to,
 		out->rq.peer_recv = &out->met.recv;
 		return;
 	}
+}
+
+/* 记下的 bind 有地址与长度，没有说是哪个 MR：地址在里面的那一个。*/
+static void recall_bound(const struct report *r, int side, int64_t t,
+			 struct asked *out)
+{
+	uint64_t addr = out->wr.send.wr.rdma.remote_addr;
+
+	for (size_t i = 0; i < r->region_count; i++)
+		if (r->regions[i].side == side && r->regions[i].born <= t &&
+		    t < r->regions[i].died &&
+		    addr - r->regions[i].mr.addr < r->regions[i].mr.length)
+			out->bound.lkey = r->regions[i].mr.lkey;
+	out->wr.send.bind_mw.bind_info =
+		(struct ibv_mw_bind_info){ out->bound.lkey ? &out->bound : NULL,
+					   addr, out->wr.sge.length, 0 };
 }
 
 void world_request(const struct report *r, const struct qp *qp,
@@ -329,6 +349,8 @@ void world_request(const struct report *r, const struct qp *qp,
 	out->wr.send.num_sge = out->wr.recv.num_sge = out->wr.sges > 0;
 	if (qp->peer && takes_receive(post))
 		recall_met(r, qp->peer, out);
+	if (!strcmp(post->op, "BIND_MW"))
+		recall_bound(r, qp->side, t, out);
 	rq->send = out->wr.is_send ? &out->wr.send : NULL;
 	rq->recv = out->wr.is_send ? NULL : &out->wr.recv;
 	if (out->wr.sges <= 1)
@@ -395,10 +417,7 @@ static void tell_key(const struct report *r, int side, const struct event *post,
 			continue;
 		set_reason(why, "the MR that had it was deregistered while "
 				"requests still used it");
-		also_seen(why,
-			  end > post ? "mr-deregistered"
-				     : "mr-deregistered-before",
-			  "%ju\t%.1f\t%d", it->id,
+		also_seen(why, "mr-deregistered", "%ju\t%.1f\t%d", it->id,
 			  (double)llabs(end->t - post->t) / 1e6,
 			  (int)end->place.tid);
 		return;
