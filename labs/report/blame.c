@@ -652,8 +652,8 @@ void report_blame(const struct report *r, struct causes *all)
 		check_nothing_posted, check_exchange,	check_late_arm,
 		check_untaken,	      check_stuck,	check_deadlock,
 		check_not_flushed,    check_all_taken,	suspect_exchange,
-		check_reuse,	      check_payload,	check_none_opened,
-		tell_direction,
+		check_reuse,	      check_peer_gone,	check_payload,
+		check_none_opened,    tell_direction,
 	};
 
 	for (size_t i = 0; i < all->count; i++) {

@@ -519,23 +519,6 @@ struct explanation why_port_in_use(const struct report *r,
 	return why;
 }
 
-/* 没有做完就结束了，而断开不是它提的：它的对端没有记录。*/
-static void check_peer_gone(const struct report *r, struct causes *all)
-{
-	for (int s = 0; s < r->sides; s++) {
-		size_t left = last_event(r, s, "rdma_event", "DISCONNECTED");
-		size_t asked = last_event(r, s, "rdma_disconnect", NULL);
-		struct explanation why;
-
-		if (left == NOWHERE || (asked != NOWHERE && asked < left) ||
-		    r->side[s].other_count || !gave_up(&r->side[s]) ||
-		    any_thread_in(r, s, "rdma_get_cm_event"))
-			continue;
-		why = because("cm-peer-gone");
-		cause_suggest(r, all, left, &why);
-	}
-}
-
 void check_cm(const struct report *r, struct causes *all)
 {
 	for (int s = 0; s < r->sides; s++) {
@@ -546,5 +529,21 @@ void check_cm(const struct report *r, struct causes *all)
 		if (why.id)
 			cause_add(r, all, last_of(r, s), NULL, &why);
 	}
-	check_peer_gone(r, all);
+}
+
+/* 没有做完就结束了，而断开不是它提的：它的对端没有记录。*/
+void check_peer_gone(const struct report *r, struct causes *all)
+{
+	for (int s = 0; s < r->sides && !is_suggested(all); s++) {
+		size_t left = last_event(r, s, "rdma_event", "DISCONNECTED");
+		size_t asked = last_event(r, s, "rdma_disconnect", NULL);
+		struct explanation why;
+
+		if (left == NOWHERE || (asked != NOWHERE && asked < left) ||
+		    r->side[s].other_count || !r->side[s].ended ||
+		    !r->side[s].code)
+			continue;
+		why = because("cm-peer-gone");
+		cause_suggest(r, all, left, &why);
+	}
 }

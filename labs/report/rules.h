@@ -175,10 +175,10 @@ rule compare_pairs, check_writes, check_datagrams, check_receives,
 	check_cq_room;
 rule check_doubled, check_surplus, check_unsignaled, check_nothing_posted,
 	check_unread_event, check_late_arm, check_own_requests;
-rule check_sleepers, check_dead, check_cm, check_tcp, check_exchange,
-	check_used_after, check_crash, check_silent_write, blame_other_thread,
-	check_reuse, check_lengths, check_all_taken, check_forked,
-	check_no_cm_event, check_not_flushed, check_idle_thread,
+rule check_sleepers, check_dead, check_cm, check_peer_gone, check_tcp,
+	check_exchange, check_used_after, check_crash, check_silent_write,
+	blame_other_thread, check_reuse, check_lengths, check_all_taken,
+	check_forked, check_no_cm_event, check_not_flushed, check_idle_thread,
 	check_half_open, check_payload, check_none_opened, check_untaken,
 	check_stuck, check_lost, check_deadlock, tell_direction,
 	suspect_exchange;
