@@ -74,14 +74,26 @@ static bool has_accepted(const struct report *r, int side)
 		any_thread_in(r, side, "rdma_accept"));
 }
 
-/* 请求发出去了（或者正在发），还没有一个事件说怎样了。*/
-static bool asks(const struct report *r, int side)
+/*
+ * 请求发出去了（或者正在发），还没有一个事件说怎样了。等事件的线程，多半在 rdma_connect 之前就
+ * 已经在等：看它什么时候等到。
+ */
+bool cm_asks(const struct report *r, int side)
 {
 	size_t connect = last_event(r, side, "rdma_connect", NULL);
+	bool now = any_thread_in(r, side, "rdma_connect");
 
-	return any_thread_in(r, side, "rdma_connect") ||
-	       (connect != NOWHERE &&
-		!is_after(last_event(r, side, "rdma_event", NULL), connect));
+	if (now || connect == NOWHERE)
+		return now;
+	EACH(i, &r->side[side].own) {
+		const struct event *e = &r->events[i];
+
+		if (!strcmp(e->ev, "rdma_event") &&
+		    e->t + (int64_t)event_number(r, e, "dur") >
+			    r->events[connect].t)
+			return false;
+	}
+	return true;
 }
 
 static struct explanation wrong_port(const struct report *r, int s, int o)
@@ -90,7 +102,7 @@ static struct explanation wrong_port(const struct report *r, int s, int o)
 	uint64_t theirs, port;
 
 	/* 有几个对端，就不知道它要找的是哪一个。*/
-	port = asks(r, s) && r->side[s].other_count == 1
+	port = cm_asks(r, s) && r->side[s].other_count == 1
 		       ? port_in_vain(r, s, o, &theirs)
 		       : 0;
 	if (!port)
@@ -128,8 +140,8 @@ static struct explanation request_lost(const struct report *r, int s, int o)
 	size_t asked = count_calls(r, s, "rdma_connect", "");
 	size_t taken = count_calls(r, o, "rdma_event", "CONNECT_REQUEST");
 
-	if (!asks(r, s) || last_event(r, o, "rdma_listen", NULL) == NOWHERE ||
-	    taken >= asked)
+	if (!cm_asks(r, s) ||
+	    last_event(r, o, "rdma_listen", NULL) == NOWHERE || taken >= asked)
 		return (struct explanation){ 0 };
 	if (r->side[s].other_count == 1 && r->side[o].other_count == 1 &&
 	    !any_thread_in(r, o, "rdma_get_cm_event") && !sits_in_poll(r, o))
@@ -142,7 +154,7 @@ static struct explanation request_lost(const struct report *r, int s, int o)
 
 static struct explanation answer_lost(const struct report *r, int s, int o)
 {
-	if (!asks(r, s) || !has_accepted(r, o) ||
+	if (!cm_asks(r, s) || !has_accepted(r, o) ||
 	    count_calls(r, s, "rdma_connect", "") >
 		    count_calls(r, o, "rdma_accept", ""))
 		return (struct explanation){ 0 };

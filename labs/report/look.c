@@ -468,15 +468,12 @@ static void look_at_requests(const struct account *a)
 {
 	const struct report *r = a->r;
 	int side = a->side;
-	size_t connect = last_event(r, side, "rdma_connect", NULL);
 	size_t resolved = last_event(r, side, "rdma_resolve_addr", NULL);
 	union ibv_gid to = { .raw = { [10] = 0xff, 0xff } };
 	struct explanation why = { 0 };
 	json_t *line;
 
-	if (resolved == NOWHERE ||
-	    is_after(last_event(r, side, "rdma_event", NULL), connect) ||
-	    (connect == NOWHERE && !any_thread_in(r, side, "rdma_connect")))
+	if (resolved == NOWHERE || !cm_asks(r, side))
 		return;
 	line = event_line(r, &r->events[resolved]);
 	if (inet_pton(AF_INET, text_in(line, "address"), to.raw + 12) == 1)

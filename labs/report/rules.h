@@ -121,6 +121,9 @@ bool waits_for_nothing(const struct report *r, int side, const json_t *at);
 
 /* ---- cm.c ---- */
 
+/* @side has asked for a connection, or does now, and has no answer. */
+bool cm_asks(const struct report *r, int side);
+
 /*
  * @side has a route, and rdma_connect was never called; a CONNECT_REQUEST, and neither
  * rdma_accept nor rdma_reject was.
