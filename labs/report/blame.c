@@ -33,6 +33,12 @@ static struct explanation ask(const struct report *r, const struct cause *cause)
 
 	if (!qp)
 		return (struct explanation){ 0 };
+	/* 6.12 起，自己的错也报 flush。*/
+	why = status == IBV_WC_WR_FLUSH_ERR
+		      ? world_explain(r, qp, post, t, status)
+		      : (struct explanation){ 0 };
+	if (why.id)
+		return why;
 	if (cause->kind == CAUSE_STALL || status == IBV_WC_SUCCESS ||
 	    status == IBV_WC_WR_FLUSH_ERR)
 		status = IBV_WC_RETRY_EXC_ERR;
