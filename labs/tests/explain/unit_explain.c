@@ -83,13 +83,9 @@ static struct explain_side side(const char *name, uint32_t own, uint32_t other)
 		.gid = { .raw = { [15] = (uint8_t)own } },
 		.attr = { .dest_qp_num = other,
 			  .ah_attr.grh.dgid.raw = { [15] = (uint8_t)other },
-			  .path_mtu = IBV_MTU_1024,
-			  .max_rd_atomic = 4,
-			  .max_dest_rd_atomic = 4 },
+			  .path_mtu = IBV_MTU_1024 },
 		.attr_mask = IBV_QP_DEST_QPN | IBV_QP_SQ_PSN | IBV_QP_RQ_PSN |
-			     IBV_QP_AV | IBV_QP_PATH_MTU |
-			     IBV_QP_MAX_QP_RD_ATOMIC |
-			     IBV_QP_MAX_DEST_RD_ATOMIC,
+			     IBV_QP_AV | IBV_QP_PATH_MTU,
 	};
 }
 
