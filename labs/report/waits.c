@@ -146,7 +146,7 @@ void check_none_opened(const struct report *r, struct causes *all)
 	}
 }
 
-/* 停下的线程，还在一对调用的中间：provider 的锁在它手里。*/
+/* 在等 completion 的线程，还在一对调用的中间：provider 的锁在它手里。*/
 void check_half_open(const struct report *r, struct causes *all)
 {
 	struct explanation why;
@@ -155,7 +155,9 @@ void check_half_open(const struct report *r, struct causes *all)
 		uint64_t open;
 
 		if (strcmp(r->events[i].ev, "thread") ||
-		    !gave_up(&r->side[r->events[i].side]))
+		    !gave_up(&r->side[r->events[i].side]) ||
+		    (!event_says(r, &r->events[i], "verb", "poll_cq") &&
+		     !sleeps_for_event(r, &r->events[i])))
 			continue;
 		open = event_number(r, &r->events[i], "open");
 		why = because("pair-not-ended", "%s",
