@@ -8,18 +8,7 @@
  */
 #include "rules.h"
 
-#include "base/verbs_names.h"
-
 #include <string.h>
-
-static enum ibv_wc_status status_of(const char *name)
-{
-	for (unsigned int i = IBV_WC_SUCCESS; i <= IBV_WC_TM_RNDV_INCOMPLETE;
-	     i++)
-		if (!strcmp(wc_status_name(i), name))
-			return (enum ibv_wc_status)i;
-	return IBV_WC_SUCCESS;
-}
 
 /* ---- 失败的 completion 与停顿：对端的那一半 --------------------------------- */
 
@@ -139,6 +128,23 @@ static struct explanation ask_others(const struct report *r,
 	if (!why.id)
 		why = ask_posts(r, qp, CLASS_POST_RECV, IBV_WC_LOC_PROT_ERR);
 	return why;
+}
+
+/* 对端自己的 completion 说了它的 receive 错在哪里：那一端的话才是原因。*/
+static bool peer_tells(const struct report *r, const struct causes *all,
+		       const struct cause *cause)
+{
+	const struct qp *qp = qp_of(r, cause->side, cause->qp);
+
+	if (strcmp(text_in(cause->line, "status"), "REM_OP_ERR") || !qp ||
+	    !qp->peer)
+		return false;
+	for (const struct cause *c = all->items; c < all->items + all->count;
+	     c++)
+		if (c->side == qp->peer->side && c->qp == qp->peer->id &&
+		    c->kind == CAUSE_FAILURE && is_local(c))
+			return true;
+	return false;
 }
 
 static void resolve(const struct report *r, struct cause *cause)
@@ -674,7 +680,8 @@ void report_blame(const struct report *r, struct causes *all)
 	follow_cm(r, all);
 	blame_other_thread(r, all);
 	for (size_t i = 0; i < all->count; i++)
-		if (all->items[i].kind == CAUSE_FAILURE ||
+		if ((all->items[i].kind == CAUSE_FAILURE &&
+		     !peer_tells(r, all, &all->items[i])) ||
 		    (all->items[i].kind == CAUSE_STALL && !has_committed(all)))
 			resolve(r, &all->items[i]);
 	follow_sleepers(r, all);

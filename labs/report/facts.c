@@ -5,6 +5,7 @@
 #include "rules.h"
 
 #include "base/array.h"
+#include "base/verbs_names.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -46,6 +47,15 @@ bool is_weak(const struct cause *cause)
 					   "qp-too-early" };
 
 	return cause_is_vague(cause->id) || IS_ONE_OF(cause->id, ids);
+}
+
+enum ibv_wc_status status_of(const char *name)
+{
+	for (unsigned int i = IBV_WC_SUCCESS; i <= IBV_WC_TM_RNDV_INCOMPLETE;
+	     i++)
+		if (!strcmp(wc_status_name(i), name))
+			return (enum ibv_wc_status)i;
+	return IBV_WC_SUCCESS;
 }
 
 static void set_text(json_t *line, const char *key, const char *text)

@@ -30,6 +30,8 @@ bool was_done(const struct report *r, const struct cause *cause);
 bool is_stalled_for(const struct report *r, const struct causes *all);
 bool is_suggested(const struct causes *all);
 
+enum ibv_wc_status status_of(const char *name);
+
 /* @cause is @why after all. */
 void cause_restate(struct cause *cause, const struct explanation *why);
 
