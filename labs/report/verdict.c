@@ -264,7 +264,8 @@ static bool is_only_warned(const struct report *r, const struct cause *cause)
 static bool may_wake(const struct report *r, const struct cause *cause)
 {
 	static const char *const ids[] = { "peer-asleep", "nobody-polls",
-					   "qp-too-early" };
+					   "qp-too-early", "event-unread",
+					   "wrong-cq" };
 
 	return r->side[cause->side].runs &&
 	       (IS_ONE_OF(cause->id, ids) || is_only_warned(r, cause));
