@@ -110,13 +110,25 @@ static bool came_back(const struct report *r, size_t warning,
 	return false;
 }
 
+/* 警告过没有等到（EINTR、EAGAIN），而同一种事件后来取到了：程序没有当成失败。*/
+static bool went_on(const struct report *r, size_t warning, const json_t *line)
+{
+	const char *ev = strstr(text_in(line, "args"), "cm_event")
+				 ? "rdma_event"
+				 : "cq_event";
+	const struct event *e = &r->events[warning];
+
+	return !strncmp(text_in(line, "id"), "wait-", 5) &&
+	       is_after(last_event(r, e->side, ev, NULL), warning);
+}
+
 /* 打听时的失败是要的答案；post_failed 后面总跟着它的解释。*/
 static bool tells(const struct report *r, size_t i, const json_t *line)
 {
 	const struct event *event = &r->events[i];
 
 	if (!strcmp(event->ev, "warning"))
-		return !came_back(r, i, line);
+		return !came_back(r, i, line) && !went_on(r, i, line);
 	return event->class == CLASS_FAILURE &&
 	       strcmp(event->ev, "post_failed") &&
 	       strcmp(text_in(line, "id"), EXPLAIN_PROBE);
