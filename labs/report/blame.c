@@ -653,8 +653,8 @@ static bool is_only_hint(const struct report *r, const struct cause *cause)
 void report_blame(const struct report *r, struct causes *all)
 {
 	static rule *const rules[] = {
-		compare_pairs,	      check_writes,	check_datagrams,
-		check_own_requests,   believe_warnings, check_silent_write,
+		compare_pairs,	      check_writes,	check_own_requests,
+		check_datagrams,      believe_warnings, check_silent_write,
 		check_dead,	      check_used_after, check_crash,
 		check_half_open,      check_forked,	check_cm,
 		check_lengths,	      check_doubled,	check_cq_room,
