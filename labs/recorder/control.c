@@ -125,6 +125,19 @@ static void notice(struct ibv_context *context)
 		record_device(&e, context, device_of(context));
 }
 
+EXPORTED int ibv_fork_init(void)
+{
+	REAL(ibv_fork_init, "IBVERBS_1.1", ENOSYS);
+	struct event e;
+	int err;
+
+	RECORD_ERR(&e, "fork_init", err, real());
+	EXPLAIN_ERR(&e, e.err == EINVAL ? because("fork-init-late") : UNKNOWN,
+		    "ibv_fork_init()");
+	event_ends_of(&e, OBJECT_CONTEXT, NULL);
+	return err;
+}
+
 /* ---- 拆 ------------------------------------------------------------------- */
 
 static struct object *forget(struct event *e, enum object_kind kind,
@@ -335,7 +348,22 @@ EXPORTED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 	return srq;
 }
 
-/* ---- AH 与 multicast ------------------------------------------------------ */
+EXPORTED int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr,
+			    int mask)
+{
+	REAL(ibv_modify_srq, "IBVERBS_1.1", ENOSYS);
+	struct event e;
+	int err;
+
+	RECORD_ERR(&e, "modify_srq", err, real(srq, attr, mask));
+	EXPLAIN_ERR(&e, explain_modify_srq(srq, attr, mask, e.err),
+		    "ibv_modify_srq(max_wr %u, srq_limit %u, mask 0x%x)",
+		    attr->max_wr, attr->srq_limit, (unsigned int)mask);
+	event_ends_of(&e, OBJECT_SRQ, srq);
+	return err;
+}
+
+/* ---- AH ------------------------------------------------------------------- */
 
 EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 				      struct ibv_ah_attr *attr)
@@ -358,26 +386,6 @@ EXPORTED struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
 	made(&e, OBJECT_AH, ah, pd->context);
 	return ah;
 }
-
-/* ---- 没有对象的调用 -------------------------------------------------------- */
-
-/* 这些都返回错误码本身；@of 是它所在的设备。*/
-#define PLAIN(call, version, why, kind, of, PARAMS, ...)       \
-	EXPORTED int ibv_##call PARAMS                         \
-	{                                                      \
-		REAL(ibv_##call, "IBVERBS_" version, ENOSYS);  \
-		struct event e;                                \
-		int err;                                       \
-		RECORD_ERR(&e, #call, err, real(__VA_ARGS__)); \
-		EXPLAIN_ERR(&e, why, "ibv_" #call "()");       \
-		event_ends_of(&e, OBJECT_##kind, of);          \
-		return err;                                    \
-	}
-PLAIN(fork_init, "1.1", e.err == EINVAL ? because("fork-init-late") : UNKNOWN,
-      CONTEXT, NULL, (void), )
-PLAIN(modify_srq, "1.1", explain_modify_srq(srq, attr, mask, e.err), SRQ, srq,
-      (struct ibv_srq * srq, struct ibv_srq_attr *attr, int mask), srq, attr,
-      mask)
 
 /* ---- 异步事件 ------------------------------------------------------------- */
 

@@ -130,20 +130,33 @@ static void take_slot(struct ring *ring)
 	pthread_mutex_unlock(&pool.lock);
 }
 
-void ring_sleeps(struct ring *ring, const void *channel)
+static struct thread_slot *slot_of(struct ring *ring)
 {
 	if (ring->slot == &no_slot)
 		take_slot(ring);
-	atomic_store_explicit(&ring->slot->sleeps, (uintptr_t)channel,
+	return ring->slot;
+}
+
+void ring_sleeps(struct ring *ring, const void *channel)
+{
+	atomic_store_explicit(&slot_of(ring)->sleeps, (uintptr_t)channel,
+			      memory_order_relaxed);
+}
+
+void ring_opens(struct ring *ring, uint32_t pair, bool begins)
+{
+	struct thread_slot *slot = slot_of(ring);
+	uint32_t open = atomic_load_explicit(&slot->open, memory_order_relaxed);
+
+	atomic_store_explicit(&slot->open, begins ? open | pair : open & ~pair,
 			      memory_order_relaxed);
 }
 
 void ring_enters(struct ring *ring, const char *name)
 {
-	if (ring->slot == &no_slot)
-		take_slot(ring);
 	ring->in = name;
-	strncpy(ring->slot->in, name ? name : "", sizeof(ring->slot->in) - 1);
+	strncpy(slot_of(ring)->in, name ? name : "",
+		sizeof(ring->slot->in) - 1);
 }
 
 void ring_next_block(struct ring *ring)
@@ -151,8 +164,7 @@ void ring_next_block(struct ring *ring)
 	int saved_errno = errno;
 	struct block *block = NULL;
 
-	if (ring->slot == &no_slot)
-		take_slot(ring);
+	slot_of(ring);
 	pthread_mutex_lock(&pool.lock);
 	if (file_header())
 		block = next_block();

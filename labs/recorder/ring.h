@@ -45,6 +45,9 @@ void ring_enters(struct ring *ring, const char *name);
 /* The thread sleeps in get_cq_event() on @channel; NULL: it does not. */
 void ring_sleeps(struct ring *ring, const void *channel);
 
+/* The thread is between two calls of a pair (enum slot_open), or no more. */
+void ring_opens(struct ring *ring, uint32_t pair, bool begins);
+
 /* A block for events, with the writer's lock. NULL: there is none, or enough. */
 struct block *ring_control_block(void);
 
@@ -85,17 +88,6 @@ static inline void ring_polled(struct ring *ring, const void *cq, bool in_vain)
 	atomic_store_explicit(&slot->polled, (uintptr_t)cq,
 			      memory_order_relaxed);
 	atomic_store_explicit(&slot->polls, polls + in_vain,
-			      memory_order_relaxed);
-}
-
-/* The thread is between two calls of a pair; enum slot_open. */
-static inline void ring_opens(struct ring *ring, uint32_t pair, bool begins)
-{
-	uint32_t open =
-		atomic_load_explicit(&ring->slot->open, memory_order_relaxed);
-
-	atomic_store_explicit(&ring->slot->open,
-			      begins ? open | pair : open & ~pair,
 			      memory_order_relaxed);
 }
 
