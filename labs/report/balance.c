@@ -171,6 +171,7 @@ static void find_leak(const struct report *r, struct cause *cause)
 {
 	uint64_t same = 0, times = 0, bytes;
 	struct explanation why;
+	bool again;
 
 	if (strcmp(text_in(cause->line, "ev"), "reg_mr") ||
 	    strcmp(text_in(cause->line, "errname"), "ENOMEM"))
@@ -185,14 +186,14 @@ static void find_leak(const struct report *r, struct cause *cause)
 		times++;
 		same += it->mr.addr == value_in(cause->line, "addr");
 	}
-	if (same < MANY &&
-	    (times < MANY ||
-	     last_event(r, cause->side, "destroy_qp", NULL) == NOWHERE))
+	again = same >= MANY;
+	if (!again && (times < MANY || last_event(r, cause->side, "destroy_qp",
+						  NULL) == NOWHERE))
 		return;
 	why = because("mr-again", "%s\t%ju\t%ju",
-		      same < MANY ? "memory of QPs that are destroyed"
-				  : "the same memory",
-		      bytes, same < MANY ? times : same);
+		      again ? "the same memory"
+			    : "memory of QPs that are destroyed",
+		      bytes, again ? same : times);
 	cause_restate(cause, &why);
 }
 

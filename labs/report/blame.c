@@ -431,7 +431,7 @@ static bool failed_within(const struct report *r, const struct causes *all,
 			  const struct cause *c)
 {
 	const struct event *outer = &r->events[c->event];
-	int64_t end = outer->t + (int64_t)event_number(r, outer, "dur");
+	int64_t end = returned_at(r, outer);
 
 	for (size_t i = 0; i < all->count; i++) {
 		const struct event *e = &r->events[all->items[i].event];

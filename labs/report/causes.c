@@ -99,9 +99,7 @@ static bool came_back(const struct report *r, size_t warning,
 	if (strcmp(text_in(line, "id"), "cm-event-not-acked"))
 		return false;
 	EACH(i, &r->side[e->side].own)
-		if (r->events[i].t + (int64_t)event_number(r, &r->events[i],
-							   "dur") >=
-			    e->t &&
+		if (returned_at(r, &r->events[i]) >= e->t &&
 		    (!strcmp(r->events[i].ev, "rdma_destroy_id") ||
 		     !strcmp(r->events[i].ev, "rdma_migrate_id")) &&
 		    event_number(r, &r->events[i], "cm_id") ==

@@ -89,8 +89,7 @@ bool cm_asks(const struct report *r, int side)
 		const struct event *e = &r->events[i];
 
 		if (!strcmp(e->ev, "rdma_event") &&
-		    e->t + (int64_t)event_number(r, e, "dur") >
-			    r->events[connect].t)
+		    returned_at(r, e) > r->events[connect].t)
 			return false;
 	}
 	return true;
@@ -329,8 +328,7 @@ static enum cm_state cm_state_of(const struct report *r, int side, size_t until,
 
 		if (i > until || strncmp(e->ev, "rdma_", 5) ||
 		    e->class == CLASS_FAILURE ||
-		    e->t + (int64_t)event_number(r, e, "dur") >
-			    r->events[until].t)
+		    returned_at(r, e) > r->events[until].t)
 			continue;
 		line = event_line(r, e);
 		id = number_in(line, "cm_id") % MOST_IDS;
@@ -394,9 +392,9 @@ static struct explanation taken_elsewhere(const struct report *r, int side,
 			continue;
 		line = event_line(r, e);
 		call = value_in(line, "events") == value_in(at, "events")
-			       ? called_for(
-					 r, side, tid, number_in(line, "cm_id"),
-					 e->t + (int64_t)number_in(line, "dur"))
+			       ? called_for(r, side, tid,
+					    number_in(line, "cm_id"),
+					    returned_at(r, e))
 			       : NULL;
 		json_decref(line);
 		if (call)

@@ -431,11 +431,11 @@ static size_t first_unreceived(const struct report *r, const struct qp *qp)
 
 void check_receives(const struct report *r, struct causes *all)
 {
-	int64_t when;
 	const struct qp *sender = NULL;
 	struct explanation why;
 	size_t first = NOWHERE;
 	char name[80];
+	int64_t when;
 
 	for (size_t i = 0; i < r->qp_count; i++) {
 		const struct qp *qp = &r->qps[i];
@@ -493,7 +493,6 @@ static const struct qp *user_of(const struct report *r, const struct event *e)
 static struct room outstanding_in(const struct report *r, int side, uint64_t cq)
 {
 	bool shared = in_error_silently(r, side);
-
 	struct room n = { 0 };
 	size_t looked = 0;
 

@@ -259,6 +259,11 @@ bool is_after(size_t i, size_t than)
 	return i != NOWHERE && (than == NOWHERE || i > than);
 }
 
+int64_t returned_at(const struct report *r, const struct event *e)
+{
+	return e->t + (int64_t)event_number(r, e, "dur");
+}
+
 const struct event *post_of(const struct report *r, const struct cause *cause)
 {
 	for (size_t i = cause->proofs; i-- > 0;) {

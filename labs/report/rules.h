@@ -60,6 +60,9 @@ size_t last_event(const struct report *r, int side, const char *ev,
 /* @i is somewhere, and not before @than. */
 bool is_after(size_t i, size_t than);
 
+/* When the call @e returned. */
+int64_t returned_at(const struct report *r, const struct event *e);
+
 /* It did not end by itself, or said that it had not done its work. */
 bool gave_up(const struct side *side);
 
