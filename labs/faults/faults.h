@@ -126,6 +126,8 @@ void forget_pd(struct end *end);
 void arm_beyond_srq(struct end *end);
 void be_interrupted(struct end *end);
 void be_too_early(struct end *end);
+void start_plain(struct end *end);
+void write_unasked(struct end *end);
 void start_twice(struct end *end);
 void read_from_the_start(struct end *end);
 

@@ -323,38 +323,6 @@ static void chain_to_itself(struct end *end)
 	end->wr.next = &end->wr;
 }
 
-/* ---- ibv_wr_ 函数 ----------------------------------------------------------- */
-
-/* 没有 send_ops_flags 的 QP 没有这些函数。*/
-static void start_plain(struct end *end)
-{
-	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(end->qp);
-
-	say(end, "ibv_qp_to_qp_ex: %s", ex ? "a QP" : "NULL");
-	ibv_wr_start(ex);
-}
-
-/* 只要了 SEND，却去 WRITE：那个函数指针是 NULL。*/
-static void write_unasked(struct end *end)
-{
-	struct ibv_qp_init_attr_ex init = {
-		.send_cq = end->send_cq,
-		.recv_cq = end->recv_cq,
-		.cap = { 1, 1, 1, 1, 0 },
-		.qp_type = IBV_QPT_RC,
-		.comp_mask =
-			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.pd = end->pd,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND,
-	};
-	struct ibv_qp *qp = ibv_create_qp_ex(end->context, &init);
-
-	need(end, "ibv_create_qp_ex", qp);
-	say(end, "ibv_create_qp_ex: a QP");
-	ibv_wr_start(ibv_qp_to_qp_ex(qp));
-	ibv_wr_rdma_write(ibv_qp_to_qp_ex(qp), end->mr->rkey, end->mine.addr);
-}
-
 /* ---- 表 -------------------------------------------------------------------- */
 
 #define SCENE(name, type, opcode, stage, a, b, explains)                   \
