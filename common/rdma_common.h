@@ -558,16 +558,16 @@ int request_connection(struct cm_connection *cm, struct rdma_resources *res,
 int accept_request(struct cm_connection *cm, struct rdma_resources *res,
 		   const char extra[CM_EXTRA_SIZE], int64_t deadline);
 
-/* Tell the client of await_cm_request() no, with the negative errno @why. Returns it. */
+/* Reject the client of await_cm_request(), and tell it @why, a negative errno. Returns @why. */
 int reject_request(struct cm_connection *cm, int why);
 
 /*
- * End a connection; the QP is in ERR then. @first: this side knows that the peer has all
- * that it sent; the other one waits for it.
+ * End a connection; the QP is in ERR then. @first: this side disconnects, and the other one
+ * waits for that. It is the side that knows that the peer has received everything.
  */
 int disconnect_cm(struct cm_connection *cm, bool first, int64_t deadline);
 
-/* Undo all of the above, whichever exist; both are zero then. */
+/* Undo all of the above, whatever exists; @cm and @res are zero then. */
 int close_connection(struct cm_connection *cm, struct rdma_resources *res);
 
 #endif
