@@ -15,11 +15,8 @@ int main(int argc, char **argv)
 	void *ctx;
 	int events;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	a.ch = ibv_create_comp_channel(a.ctx);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	must(post_recv(&a, 1, 256), "post_recv");
 	must(post_recv(&b, 2, 256), "post_recv");

@@ -16,11 +16,8 @@ int main(int argc, char **argv)
 	int events = 0;
 	void *ctx;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	a.ch = ibv_create_comp_channel(a.ctx);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	for (int got = 0, i = 0; i < 30; i++) {
 		must(post_recv(&a, i, 700), "post_recv");

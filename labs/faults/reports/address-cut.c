@@ -21,10 +21,7 @@ int main(int argc, char **argv)
 	struct end e;
 
 	open_end(&e, device(argc, argv));
-	make_qp(&e);
-	me = card(&e);
-	swap(fd, &me, &peer, sizeof(me));
-	connect_qp(&e, &peer);
+	join(fd, &e, &me, &peer);
 	mine.va = htonl((uintptr_t)e.buf);
 	mine.rkey = htonl(e.mr->rkey);
 	swap(fd, &mine, &theirs, sizeof(mine));

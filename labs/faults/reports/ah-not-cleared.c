@@ -8,26 +8,6 @@
 // half: unseen
 #include "rep.h"
 
-static void ud_qp(struct end *e)
-{
-	struct ibv_qp_attr at = { .port_num = 1, .qkey = 0x1234 };
-	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_UD,
-					 .cap = { 8, 8, 1, 1, 0 } };
-	int mask = (TO_INIT ^ IBV_QP_ACCESS_FLAGS) | IBV_QP_QKEY;
-
-	e->scq = e->rcq = ibv_create_cq(e->ctx, 16, NULL, NULL, 0);
-	init.send_cq = init.recv_cq = e->scq;
-	e->qp = ibv_create_qp(e->pd, &init);
-	must(e->qp ? 0 : -1, "create_qp");
-	for (int s = 1; s <= IBV_QPS_RTS; s++, mask = IBV_QP_STATE) {
-		at.qp_state = s;
-		must(ibv_modify_qp(e->qp, &at,
-				   mask | (s == IBV_QPS_RTS ? IBV_QP_SQ_PSN
-							    : 0)),
-		     "modify_qp");
-	}
-}
-
 int main(int argc, char **argv)
 {
 	struct end a;
@@ -35,8 +15,10 @@ int main(int argc, char **argv)
 	struct ibv_ah_attr *attr = malloc(sizeof(*attr));
 
 	memset(attr, 0x5a, sizeof(*attr)); /* what malloc found */
+	opt.qp.qkey = 0x1234;
 	open_end(&a, device(argc, argv));
-	ud_qp(&a);
+	a.scq = a.rcq = ibv_create_cq(a.ctx, 16, NULL, NULL, 0);
+	make_ud(&a);
 	me = card(&a);
 	attr->port_num = 1;
 	attr->is_global = 1;

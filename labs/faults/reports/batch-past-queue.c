@@ -18,10 +18,7 @@ int main(int argc, char **argv)
 	struct ibv_sge g;
 	struct ibv_send_wr w[BATCH] = { { 0 } }, *bad;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	cb = card(&b);
 	g = (struct ibv_sge){ (uintptr_t)a.buf, 1024, a.mr->lkey };

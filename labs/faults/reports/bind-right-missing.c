@@ -15,10 +15,7 @@ int main(int argc, char **argv)
 	struct ibv_mw_bind bind = { .wr_id = 1,
 				    .send_flags = IBV_SEND_SIGNALED };
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	mw = ibv_alloc_mw(a.pd, IBV_MW_TYPE_1);
 	must(mw ? 0 : -1, "alloc_mw");

@@ -34,10 +34,7 @@ int main(int argc, char **argv)
 	struct end b;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	for (uintptr_t i = 0; i < 2; i++)
 		must(pthread_create(&t[i], NULL, serve, (void *)(i + 1)),

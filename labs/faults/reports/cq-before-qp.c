@@ -28,10 +28,7 @@ int main(int argc, char **argv)
 {
 	struct stream in = { .open = 1 }, out = { .open = 1 };
 
-	open_end(&in.e, device(argc, argv));
-	open_end(&out.e, device(argc, argv));
-	make_qp(&in.e);
-	make_qp(&out.e);
+	open_both(&in.e, &out.e, argc, argv);
 	pair(&in.e, &out.e);
 	must(post_recv(&in.e, 5, 2048), "post_recv");
 	must(post(&out.e, IBV_WR_SEND, 6, 2048, NULL, IBV_SEND_SIGNALED),

@@ -38,10 +38,7 @@ int main(int argc, char **argv)
 	pthread_t t;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	must(pthread_create(&t, NULL, completions, a.scq), "thread");
 	struct card to = card(&b);

@@ -28,11 +28,8 @@ int main(int argc, char **argv)
 	struct end a, b;
 	struct card to;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	opt.depth = credits;
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	to = card(&b);
 	for (int i = 0; i < 100; i++, credits--) {

@@ -29,10 +29,7 @@ int main(int argc, char **argv)
 	struct end a, b;
 	int rdma_cm = 1;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	credits = ibv_reg_mr(a.pd, counters, sizeof(counters), LOCAL);
 	must(credits ? 0 : -1, "reg_mr");

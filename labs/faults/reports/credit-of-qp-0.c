@@ -20,10 +20,7 @@ int main(int argc, char **argv)
 	struct ibv_wc wc[4];
 
 	for (int q = 0; q < 2; q++) {
-		open_end(&a[q], device(argc, argv));
-		open_end(&b[q], device(argc, argv));
-		make_qp(&a[q]);
-		make_qp(&b[q]);
+		open_both(&a[q], &b[q], argc, argv);
 		pair(&a[q], &b[q]);
 		to[q] = card(&b[q]);
 	}

@@ -32,13 +32,10 @@ int main(int argc, char **argv)
 	uint64_t id;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	cq = ibv_create_cq_ex(a.ctx, &attr);
 	must(cq ? 0 : -1, "create_cq_ex");
 	a.scq = a.rcq = ibv_cq_ex_to_cq(cq);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	for (int i = 0; i < 4; i++)
 		must(post_recv(&a, 10 + i, 128), "post_recv");

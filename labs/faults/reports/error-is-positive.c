@@ -17,10 +17,7 @@ int main(int argc, char **argv)
 	struct end a, b;
 
 	opt.cqe = 256;
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	for (int i = 0; i < MANY; i++)
 		if (post_recv(&b, i, 256) < 0) {

@@ -28,11 +28,8 @@ int main(int argc, char **argv)
 	struct end a, b;
 	int failed = 0;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	a.ch = ibv_create_comp_channel(a.ctx);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	for (int i = 0; i < 4 && !failed; i++) {
 		must(post_recv(&a, i, 1000), "post_recv");

@@ -32,11 +32,8 @@ int main(int argc, char **argv)
 	struct end a, b;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	a.ch = ibv_create_comp_channel(a.ctx);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	must(post_recv(&a, 1, 64), "post_recv");
 	must(post_recv(&a, 2, 512), "post_recv");

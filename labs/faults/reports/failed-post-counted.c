@@ -16,8 +16,7 @@ int main(int argc, char **argv)
 {
 	struct end a, b;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	opt.depth = MESSAGES;
 	make_qp(&b);
 	opt.depth = 15;

@@ -17,13 +17,10 @@ int main(int argc, char **argv)
 						   IBV_WC_EX_WITH_BYTE_LEN };
 	struct ibv_cq_ex *cq;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	cq = ibv_create_cq_ex(b.ctx, &ask);
 	must(cq ? 0 : -1, "create_cq_ex");
 	b.scq = b.rcq = ibv_cq_ex_to_cq(cq);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	must(post_recv(&b, 1, 256), "post_recv");
 	must(post(&a, IBV_WR_SEND_WITH_IMM, 2, 64, NULL, IBV_SEND_SIGNALED),

@@ -23,24 +23,13 @@ static void write_list(struct ibv_qp_ex *x, struct end *e,
 
 int main(int argc, char **argv)
 {
-	struct ibv_qp_init_attr_ex init = {
-		.cap = { 16, 8, 1, 1, 0 },
-		.qp_type = IBV_QPT_RC,
-		.comp_mask =
-			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE
-	};
 	struct end a, b;
 	struct card to;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	make_qp(&b);
-	a.scq = a.rcq = ibv_create_cq(a.ctx, 16, NULL, NULL, 0);
-	init.send_cq = init.recv_cq = a.scq;
-	init.pd = a.pd;
-	a.qp = ibv_create_qp_ex(a.ctx, &init);
-	must(a.qp ? 0 : -1, "create_qp_ex");
+	make_qp_ex(&a, (struct ibv_qp_cap){ 16, 8, 1, 1, 0 },
+		   IBV_QP_EX_WITH_RDMA_WRITE);
 	pair(&a, &b);
 	to = card(&b);
 	memset(a.buf, 7, 64);

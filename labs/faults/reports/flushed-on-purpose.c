@@ -18,11 +18,8 @@ int main(int argc, char **argv)
 	struct ibv_wc wc;
 	int back = 0;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	a.scq = a.rcq = ibv_create_cq(a.ctx, 64, NULL, NULL, 0);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	for (int i = 0; i < 10; i++)
 		must(post_recv(&a, i, 256), "post_recv");

@@ -27,11 +27,8 @@ int main(int argc, char **argv)
 	struct end a, b;
 	int got = 0;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	a.ch = ibv_create_comp_channel(a.ctx);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	for (int i = 0; i < 10; i++)
 		must(post_recv(&a, i, 512), "post_recv");

@@ -15,10 +15,7 @@ int main(int argc, char **argv)
 	struct card mine, theirs;
 
 	open_end(&e, device(argc, argv));
-	make_qp(&e);
-	mine = card(&e);
-	swap(fd, &mine, &theirs, sizeof(mine));
-	connect_qp(&e, &theirs);
+	join(fd, &e, &mine, &theirs);
 	must(post_recv(&e, 1, 256), "post_recv");
 	swap(fd, "", &theirs, 1); /* both can receive */
 	if (!server) {

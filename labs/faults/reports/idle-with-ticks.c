@@ -36,11 +36,8 @@ int main(int argc, char **argv)
 	pthread_t t;
 	void *ctx;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	a.ch = ibv_create_comp_channel(a.ctx);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	must(post_recv(&a, 1, 256), "post_recv");
 	must(ibv_req_notify_cq(a.rcq, 0), "arm");

@@ -16,10 +16,7 @@ int main(int argc, char **argv)
 	struct end e;
 
 	open_end(&e, device(argc, argv));
-	make_qp(&e);
-	me = card(&e);
-	swap(fd, &me, &peer, sizeof(me));
-	connect_qp(&e, &peer);
+	join(fd, &e, &me, &peer);
 	for (int i = 0; server && i < 10; i++)
 		must(ibv_post_recv(e.qp, &empty, &bad), "post_recv");
 	swap(fd, &me, &peer, sizeof(me));

@@ -15,12 +15,9 @@ int main(int argc, char **argv)
 	struct end e;
 
 	open_end(&e, device(argc, argv));
-	opt.rnr = 2;
-	opt.rnr_timer = 10;
-	make_qp(&e);
-	me = card(&e);
-	swap(fd, &me, &peer, sizeof(me));
-	connect_qp(&e, &peer);
+	opt.qp.rnr_retry = 2;
+	opt.qp.min_rnr_timer = 10;
+	join(fd, &e, &me, &peer);
 	if (server)
 		must(post_recv(&e, 1, 0), "post_recv");
 	swap(fd, &me, &peer, sizeof(me));

@@ -10,27 +10,16 @@
 
 int main(int argc, char **argv)
 {
-	struct ibv_qp_init_attr_ex init = {
-		.cap = { 8, 8, 1, 1, 128 },
-		.qp_type = IBV_QPT_RC,
-		.comp_mask =
-			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND
-	};
 	struct ibv_data_buf list[2] = { { "header: ", 8 },
 					{ "and its body", 12 } };
 	struct ibv_qp_ex *x;
 	struct end a, b;
 	struct ibv_wc wc;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	make_qp(&b);
-	a.scq = a.rcq = ibv_create_cq(a.ctx, 16, NULL, NULL, 0);
-	init.send_cq = init.recv_cq = a.scq;
-	init.pd = a.pd;
-	a.qp = ibv_create_qp_ex(a.ctx, &init);
-	must(a.qp ? 0 : -1, "create_qp_ex");
+	make_qp_ex(&a, (struct ibv_qp_cap){ 8, 8, 1, 1, 128 },
+		   IBV_QP_EX_WITH_SEND);
 	pair(&a, &b);
 	must(post_recv(&b, 1, 512), "post_recv");
 	x = ibv_qp_to_qp_ex(a.qp);

@@ -37,11 +37,8 @@ int main(int argc, char **argv)
 {
 	struct end a, b;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	printf("inline data: up to %d bytes\n", probe(&a));
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	must(post_recv(&b, 1, 2000), "post_recv");
 	must(post(&a, IBV_WR_SEND, 2, 2000, NULL, IBV_SEND_SIGNALED), "post");

@@ -16,10 +16,7 @@ int main(int argc, char **argv)
 
 	opt.size = 16 << 20;
 	open_end(&e, device(argc, argv));
-	make_qp(&e);
-	me = card(&e);
-	swap(fd, &me, &peer, sizeof(me));
-	connect_qp(&e, &peer);
+	join(fd, &e, &me, &peer);
 	must(post_recv(&e, 1, opt.size), "post_recv");
 	swap(fd, &me, &peer, sizeof(me));
 	if (!server) {

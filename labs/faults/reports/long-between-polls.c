@@ -15,10 +15,7 @@ int main(int argc, char **argv)
 	volatile double sum = 0;
 	time_t until;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	cb = card(&b);
 	for (int round = 0; round < 2; round++) {

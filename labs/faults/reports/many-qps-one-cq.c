@@ -23,8 +23,7 @@ int main(int argc, char **argv)
 
 	opt.size = 8192;
 	for (int i = 0; i < QPS; i++) {
-		open_end(&mine[i], device(argc, argv));
-		open_end(&theirs[i], device(argc, argv));
+		open_both(&mine[i], &theirs[i], argc, argv);
 		if (i) { /* all of them on the first one's context and CQ */
 			mine[i].ctx = mine[0].ctx;
 			mine[i].pd = mine[0].pd;
@@ -33,8 +32,6 @@ int main(int argc, char **argv)
 		}
 		cq = cq ?: ibv_create_cq(mine[0].ctx, ENTRIES, NULL, NULL, 0);
 		mine[i].scq = mine[i].rcq = cq;
-		make_qp(&mine[i]);
-		make_qp(&theirs[i]);
 		pair(&mine[i], &theirs[i]);
 	}
 	for (int i = 0; i < QPS; i++)

@@ -13,30 +13,16 @@ int main(int argc, char **argv)
 	struct end a, b;
 	struct card cb;
 	int peer_reads = 200; /* came over TCP, from a larger card */
-	struct ibv_qp_attr at = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	opt.qp.rq_psn = opt.qp.sq_psn = 0;
+	opt.qp.max_dest_rd_atomic = 16;
+	opt.qp.max_rd_atomic = peer_reads;
+	opt.qp.retry_cnt = 3;
+	open_both(&a, &b, argc, argv);
 	make_qp(&a);
 	make_qp(&b);
 	cb = card(&b);
-	at.qp_access_flags = REMOTE;
-	must(ibv_modify_qp(a.qp, &at, TO_INIT), "to INIT");
-	at.qp_state = IBV_QPS_RTR;
-	at.path_mtu = IBV_MTU_1024;
-	at.dest_qp_num = cb.qpn;
-	at.max_dest_rd_atomic = 16;
-	at.min_rnr_timer = 12;
-	at.ah_attr.port_num = 1;
-	at.ah_attr.is_global = 1;
-	at.ah_attr.grh = (struct ibv_global_route){ cb.gid, 0, 1, 4, 0 };
-	must(ibv_modify_qp(a.qp, &at, TO_RTR), "to RTR");
-	at.qp_state = IBV_QPS_RTS;
-	at.timeout = 14;
-	at.retry_cnt = 3;
-	at.rnr_retry = 7;
-	at.max_rd_atomic = peer_reads;
-	must(ibv_modify_qp(a.qp, &at, TO_RTS), "to RTS");
+	connect_qp(&a, &cb);
 	printf("connected\n");
 	return 0;
 }

@@ -8,24 +8,6 @@
 // half: tuned
 #include "rep.h"
 
-#include <linux/capability.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-
-static void as_plain_user(void)
-{
-	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3,
-						 0 };
-	struct __user_cap_data_struct caps[2];
-	struct rlimit some = { 4 << 20, 4 << 20 };
-
-	must(setrlimit(RLIMIT_MEMLOCK, &some), "setrlimit");
-	must(syscall(SYS_capget, &head, caps), "capget");
-	caps[0].effective &= ~(1U << CAP_IPC_LOCK);
-	caps[0].permitted &= ~(1U << CAP_IPC_LOCK);
-	must(syscall(SYS_capset, &head, caps), "capset");
-}
-
 static int attempt(struct end *e)
 {
 	void *pool = aligned_alloc(4096, 256 << 10);
@@ -44,7 +26,7 @@ int main(int argc, char **argv)
 {
 	struct end e;
 
-	as_plain_user();
+	as_plain_user(4 << 20);
 	open_end(&e, device(argc, argv));
 	for (int i = 1; i <= 40; i++) {
 		must(attempt(&e), "attempt");

@@ -20,10 +20,7 @@ int main(int argc, char **argv)
 	open_end(&e, device(argc, argv));
 	if (server)
 		e.ch = ibv_create_comp_channel(e.ctx);
-	make_qp(&e);
-	me = card(&e);
-	swap(fd, &me, &peer, sizeof(me));
-	connect_qp(&e, &peer);
+	join(fd, &e, &me, &peer);
 	must(post_recv(&e, 1, 1024), "post_recv");
 	swap(fd, "r", &ctx, 1);
 	if (!server) {

@@ -34,12 +34,9 @@ int main(int argc, char **argv)
 	struct end a, b;
 	struct ibv_wc wc;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	a.ch = ibv_create_comp_channel(a.ctx);
 	fcntl(a.ch->fd, F_SETFL, fcntl(a.ch->fd, F_GETFL) | O_NONBLOCK);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	must(post_recv(&a, 1, 900), "post_recv");
 	must(ibv_req_notify_cq(a.rcq, 0), "arm");

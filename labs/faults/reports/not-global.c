@@ -20,8 +20,7 @@ int main(int argc, char **argv)
 	struct ibv_port_attr port;
 	struct end e, peer;
 
-	open_end(&e, device(argc, argv));
-	open_end(&peer, device(argc, argv));
+	open_both(&e, &peer, argc, argv);
 	make_qp(&e);
 	make_qp(&peer);
 	must(ibv_query_port(peer.ctx, 1, &port), "query_port");

@@ -14,11 +14,8 @@ int main(int argc, char **argv)
 	int sends = 2, recvs = 4;
 	struct end a, b;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	a.scq = a.rcq = ibv_create_cq(a.ctx, 32, NULL, NULL, 0);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	for (int i = 0; i < recvs; i++)
 		must(post_recv(&a, i, 128), "post_recv");

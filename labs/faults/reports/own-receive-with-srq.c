@@ -15,15 +15,11 @@ int main(int argc, char **argv)
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC,
 					 .cap = { 8, 8, 1, 1, 0 } };
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	init.srq = ibv_create_srq(b.pd, &si);
+	open_both(&a, &b, argc, argv);
+	b.srq = ibv_create_srq(b.pd, &si);
 	b.scq = b.rcq = ibv_create_cq(b.ctx, 64, NULL, NULL, 0);
-	must(init.srq && b.rcq ? 0 : -1, "SRQ or CQ");
-	init.send_cq = init.recv_cq = b.rcq;
-	b.qp = ibv_create_qp(b.pd, &init);
-	must(b.qp ? 0 : -1, "create_qp");
-	make_qp(&a);
+	must(b.srq && b.rcq ? 0 : -1, "SRQ or CQ");
+	make_qp_as(&b, &init);
 	pair(&a, &b);
 	for (int i = 0; i < 8; i++)
 		post_recv(&b, i, 256);

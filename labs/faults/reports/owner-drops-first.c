@@ -13,10 +13,7 @@ int main(int argc, char **argv)
 	struct end initiator, target;
 	struct card io;
 
-	open_end(&initiator, device(argc, argv));
-	open_end(&target, device(argc, argv));
-	make_qp(&initiator);
-	make_qp(&target);
+	open_both(&initiator, &target, argc, argv);
 	pair(&initiator, &target);
 	io = card(&initiator);
 	for (int i = 0; i < 4; i++) {

@@ -13,10 +13,7 @@ int main(int argc, char **argv)
 	struct end a, b;
 	int home = 0;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	for (int i = 0; i < 12; i++)
 		must(post_recv(&a, i, 1024), "post_recv");

@@ -14,10 +14,7 @@ int main(int argc, char **argv)
 	struct card cb;
 	volatile char *last;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	cb = card(&b);
 	last = b.buf + 255;

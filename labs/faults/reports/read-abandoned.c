@@ -14,8 +14,7 @@ int main(int argc, char **argv)
 	struct end a, b;
 	int bad = 0;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	make_qp(&a);
 	make_qp(&b);
 	me = card(&a);

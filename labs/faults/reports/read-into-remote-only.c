@@ -16,10 +16,7 @@ int main(int argc, char **argv)
 
 	opt.access = IBV_ACCESS_REMOTE_READ; /* "the operation is read" */
 	open_end(&e, device(argc, argv));
-	make_qp(&e);
-	me = card(&e);
-	swap(fd, &me, &peer, sizeof(me));
-	connect_qp(&e, &peer);
+	join(fd, &e, &me, &peer);
 	swap(fd, &me, &peer, sizeof(me));
 	if (!server) {
 		must(post(&e, IBV_WR_RDMA_READ, 9, 4096, &peer,

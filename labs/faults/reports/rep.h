@@ -2,11 +2,14 @@
 /* What these programs share: a device, a pair of QPs, TCP, events of rdma_cm. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #pragma GCC diagnostic ignored "-Wunused-function"
 
@@ -28,6 +31,7 @@ struct end {
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *ch;
 	struct ibv_cq *scq, *rcq;
+	struct ibv_srq *srq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
 	char *buf;
@@ -37,9 +41,29 @@ struct card {
 	uint64_t addr;
 	union ibv_gid gid;
 };
+/* What the functions below use; a program may set it otherwise. */
 static struct {
-	int cqe, depth, access, rnr, rnr_timer, size;
-} opt = { 64, 16, LOCAL | REMOTE, 7, 12, 65536 };
+	int cqe, depth, access, size;
+	struct ibv_qp_attr qp;
+} opt = { .cqe = 64,
+	  .depth = 16,
+	  .access = LOCAL | REMOTE,
+	  .size = 65536,
+	  .qp = { .port_num = 1,
+		  .qp_access_flags = REMOTE,
+		  .path_mtu = IBV_MTU_1024,
+		  .rq_psn = 77,
+		  .sq_psn = 77,
+		  .max_dest_rd_atomic = 4,
+		  .max_rd_atomic = 4,
+		  .min_rnr_timer = 12,
+		  .rnr_retry = 7,
+		  .timeout = 14,
+		  .retry_cnt = 6,
+		  .qkey = 7,
+		  .ah_attr = { .is_global = 1,
+			       .port_num = 1,
+			       .grh = { .sgid_index = 1, .hop_limit = 4 } } } };
 
 static void must(int err, const char *what)
 {
@@ -48,6 +72,18 @@ static void must(int err, const char *what)
 			strerror(err > 0 ? err : errno));
 		exit(1);
 	}
+}
+static void as_plain_user(rlim_t locked)
+{
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3,
+						 0 };
+	struct __user_cap_data_struct caps[2];
+	struct rlimit limit = { locked, locked };
+	must(setrlimit(RLIMIT_MEMLOCK, &limit), "setrlimit");
+	must(syscall(SYS_capget, &head, caps), "capget");
+	caps[0].effective &= ~(1U << CAP_IPC_LOCK);
+	caps[0].permitted &= ~(1U << CAP_IPC_LOCK);
+	must(syscall(SYS_capset, &head, caps), "capset");
 }
 static void open_end(struct end *e, const char *name)
 {
@@ -66,17 +102,36 @@ static const char *device(int n, char **arg)
 {
 	return n > 2 ? arg[2] : getenv("REP_DEV") ? getenv("REP_DEV") : "rxe0";
 }
-static void make_qp(struct end *e)
+static void make_qp_as(struct end *e, struct ibv_qp_init_attr *init)
 {
 	e->scq = e->scq ?: ibv_create_cq(e->ctx, opt.cqe, NULL, e->ch, 0);
 	e->rcq = e->rcq ?: ibv_create_cq(e->ctx, opt.cqe, NULL, e->ch, 0);
-	struct ibv_qp_init_attr init = { .send_cq = e->scq,
-					 .recv_cq = e->rcq,
-					 .cap = { opt.depth, opt.depth, 2, 2,
-						  0 },
-					 .qp_type = IBV_QPT_RC };
-	e->qp = e->scq && e->rcq ? ibv_create_qp(e->pd, &init) : NULL;
+	init->send_cq = e->scq;
+	init->recv_cq = e->rcq;
+	init->srq = e->srq;
+	e->qp = e->scq && e->rcq ? ibv_create_qp(e->pd, init) : NULL;
 	must(e->qp ? 0 : -1, "CQ or QP");
+}
+static void make_qp(struct end *e)
+{
+	struct ibv_qp_init_attr init = {
+		.cap = { opt.depth, opt.depth, 2, 2, 0 }, .qp_type = IBV_QPT_RC
+	};
+	make_qp_as(e, &init);
+}
+static void make_qp_ex(struct end *e, struct ibv_qp_cap cap, int ops)
+{
+	struct ibv_qp_init_attr_ex init = { .cap = cap,
+					    .qp_type = IBV_QPT_RC,
+					    .comp_mask = IBV_QP_INIT_ATTR_PD,
+					    .pd = e->pd,
+					    .send_ops_flags = ops };
+	if (ops)
+		init.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	e->scq = e->rcq = ibv_create_cq(e->ctx, 16, NULL, NULL, 0);
+	init.send_cq = init.recv_cq = e->scq;
+	e->qp = ibv_create_qp_ex(e->ctx, &init);
+	must(e->qp ? 0 : -1, "create_qp_ex");
 }
 static struct card card(struct end *e)
 {
@@ -88,31 +143,28 @@ static struct card card(struct end *e)
 }
 static void connect_qp(struct end *e, const struct card *peer)
 {
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
-				 .port_num = 1,
-				 .qp_access_flags = REMOTE,
-				 .path_mtu = IBV_MTU_1024,
-				 .dest_qp_num = peer->qpn,
-				 .rq_psn = 77,
-				 .max_dest_rd_atomic = 4,
-				 .min_rnr_timer = opt.rnr_timer,
-				 .timeout = 14,
-				 .retry_cnt = 6,
-				 .rnr_retry = opt.rnr,
-				 .sq_psn = 77,
-				 .max_rd_atomic = 4,
-				 .ah_attr = {
-					 .is_global = 1,
-					 .port_num = 1,
-					 .grh = { peer->gid, 0, 1, 4, 0 } } };
+	struct ibv_qp_attr a = opt.qp;
+	a.qp_state = IBV_QPS_INIT;
+	a.dest_qp_num = peer->qpn;
+	a.ah_attr.grh.dgid = peer->gid;
 	must(ibv_modify_qp(e->qp, &a, TO_INIT), "to INIT");
 	a.qp_state = IBV_QPS_RTR;
 	must(ibv_modify_qp(e->qp, &a, TO_RTR), "to RTR");
 	a.qp_state = IBV_QPS_RTS;
 	must(ibv_modify_qp(e->qp, &a, TO_RTS), "to RTS");
 }
+static void open_both(struct end *a, struct end *b, int n, char **arg)
+{
+	open_end(a, device(n, arg));
+	open_end(b, device(n, arg));
+}
+/* Both have a QP from now on, connected to the other's. */
 static void pair(struct end *a, struct end *b)
 {
+	if (!a->qp)
+		make_qp(a);
+	if (!b->qp)
+		make_qp(b);
 	struct card ca = card(a), cb = card(b);
 	connect_qp(a, &cb);
 	connect_qp(b, &ca);
@@ -138,6 +190,56 @@ static int post(struct end *e, int op, uint64_t id, uint32_t len,
 	w.wr.rdma.rkey = to ? to->rkey : 0;
 	return ibv_post_send(e->qp, &w, &bad);
 }
+static int atomic(struct end *e, int op, uint64_t id, const struct card *to,
+		  uint64_t add, uint64_t swap)
+{
+	struct ibv_sge g = { (uintptr_t)e->buf, 8, e->mr->lkey };
+	struct ibv_send_wr w = { .wr_id = id,
+				 .sg_list = &g,
+				 .num_sge = 1,
+				 .opcode = op,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .wr.atomic = { to->addr, add, swap,
+						to->rkey } },
+			   *bad;
+	return ibv_post_send(e->qp, &w, &bad);
+}
+/* UD: a QP in RTS, the way to a peer, a message to it. */
+static void make_ud(struct end *e)
+{
+	struct ibv_qp_init_attr init = { .cap = { 8, 8, 1, 1, 0 },
+					 .qp_type = IBV_QPT_UD };
+	struct ibv_qp_attr a = { .port_num = 1, .qkey = opt.qp.qkey };
+	int mask[] = { 0, (TO_INIT ^ IBV_QP_ACCESS_FLAGS) | IBV_QP_QKEY,
+		       IBV_QP_STATE, IBV_QP_STATE | IBV_QP_SQ_PSN };
+	opt.cqe = 16;
+	make_qp_as(e, &init);
+	for (int s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++) {
+		a.qp_state = s;
+		must(ibv_modify_qp(e->qp, &a, mask[s]), "modify_qp");
+	}
+}
+static struct ibv_ah *make_ah(struct end *e, const struct card *to)
+{
+	struct ibv_ah_attr a = opt.qp.ah_attr;
+	a.grh.dgid = to->gid;
+	struct ibv_ah *ah = ibv_create_ah(e->pd, &a);
+	must(ah ? 0 : -1, "create_ah");
+	return ah;
+}
+static int post_ud(struct end *e, struct ibv_ah *ah, const struct card *to,
+		   const char *from, uint32_t len)
+{
+	struct ibv_sge g = { (uintptr_t)from, len, e->mr->lkey };
+	struct ibv_send_wr w = { .wr_id = 2,
+				 .sg_list = &g,
+				 .num_sge = 1,
+				 .opcode = IBV_WR_SEND,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .wr.ud = { ah, to->qpn, opt.qp.qkey } },
+			   *bad;
+	return ibv_post_send(e->qp, &w, &bad);
+}
 static struct ibv_wc next(struct ibv_cq *cq, const char *what)
 {
 	struct ibv_wc wc;
@@ -147,6 +249,26 @@ static struct ibv_wc next(struct ibv_cq *cq, const char *what)
 	       ibv_wc_status_str(wc.status));
 	fflush(stdout);
 	return wc;
+}
+/* A window on 4096 bytes of e, with its key in c. */
+static struct ibv_mw *bind_window(struct end *e, struct card *c)
+{
+	struct ibv_send_wr w = { .wr_id = 1,
+				 .opcode = IBV_WR_BIND_MW,
+				 .send_flags = IBV_SEND_SIGNALED },
+			   *bad;
+	struct ibv_mw *mw = ibv_alloc_mw(e->pd, IBV_MW_TYPE_2);
+	must(mw ? 0 : -1, "alloc_mw");
+	*c = card(e);
+	c->rkey = ibv_inc_rkey(mw->rkey);
+	w.bind_mw.mw = mw;
+	w.bind_mw.rkey = c->rkey;
+	w.bind_mw.bind_info =
+		(struct ibv_mw_bind_info){ e->mr, c->addr, 4096,
+					   IBV_ACCESS_REMOTE_WRITE };
+	must(ibv_post_send(e->qp, &w, &bad), "post");
+	next(e->scq, "bind");
+	return mw;
 }
 static int meet(int server, int port)
 {
@@ -166,6 +288,13 @@ static void swap(int fd, const void *mine, void *theirs, int len)
 {
 	must(write(fd, mine, len) == len ? 0 : EPIPE, "TCP");
 	must(recv(fd, theirs, len, MSG_WAITALL) == len ? 0 : EPIPE, "TCP");
+}
+static void join(int fd, struct end *e, struct card *me, struct card *peer)
+{
+	make_qp(e);
+	*me = card(e);
+	swap(fd, me, peer, sizeof(*me));
+	connect_qp(e, peer);
 }
 static struct rdma_cm_id *event(struct rdma_event_channel *ch, int want)
 {

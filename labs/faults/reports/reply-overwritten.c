@@ -26,10 +26,7 @@ int main(int argc, char **argv)
 {
 	struct end server, client;
 
-	open_end(&server, device(argc, argv));
-	open_end(&client, device(argc, argv));
-	make_qp(&server);
-	make_qp(&client);
+	open_both(&server, &client, argc, argv);
 	pair(&server, &client);
 	for (int i = 0; i < 3; i++) { /* three requests are served */
 		*(int *)server.buf = 100 + i;

@@ -15,10 +15,7 @@ int main(int argc, char **argv)
 	struct end a, b;
 	struct card to;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	must(ibv_modify_qp(b.qp, &only, IBV_QP_ACCESS_FLAGS), "modify_qp");
 	to = card(&b);

@@ -17,10 +17,7 @@ int main(int argc, char **argv)
 	size_t off = 0;
 	char *at;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	at = a.buf;
 	for (int i = 0; i < 12; i++) {

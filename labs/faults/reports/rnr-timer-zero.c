@@ -24,11 +24,8 @@ int main(int argc, char **argv)
 	double start;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	opt.rnr_timer = 0;
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	opt.qp.min_rnr_timer = 0;
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	start = now();
 	for (int i = 0; i < 6; i++) {

@@ -14,8 +14,7 @@ int main(int argc, char **argv)
 	struct card to[2], me;
 
 	for (int i = 0; i < 2; i++) {
-		open_end(&mine[i], device(argc, argv));
-		open_end(&theirs[i], device(argc, argv));
+		open_both(&mine[i], &theirs[i], argc, argv);
 		make_qp(&mine[i]);
 		make_qp(&theirs[i]);
 	}

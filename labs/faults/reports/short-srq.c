@@ -13,15 +13,13 @@ enum {
 	BATCH = 8
 };
 
-static struct ibv_srq *srq;
-
 static void refill(struct end *e, int n)
 {
 	struct ibv_sge g = { (uintptr_t)e->buf, 256, e->mr->lkey };
 	struct ibv_recv_wr w = { .sg_list = &g, .num_sge = 1 }, *bad;
 
 	for (; n > 0; n--)
-		must(ibv_post_srq_recv(srq, &w, &bad), "post_srq_recv");
+		must(ibv_post_srq_recv(e->srq, &w, &bad), "post_srq_recv");
 }
 
 int main(int argc, char **argv)
@@ -30,18 +28,13 @@ int main(int argc, char **argv)
 	struct end a, b;
 	int got = 0;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	srq = ibv_create_srq(a.pd, &attr);
+	open_both(&a, &b, argc, argv);
+	a.srq = ibv_create_srq(a.pd, &attr);
 	a.scq = a.rcq = ibv_create_cq(a.ctx, 32, NULL, NULL, 0);
-	struct ibv_qp_init_attr init = { .send_cq = a.scq,
-					 .recv_cq = a.rcq,
-					 .srq = srq,
-					 .cap = { 4, 0, 1, 0, 0 },
+	struct ibv_qp_init_attr init = { .cap = { 4, 0, 1, 0, 0 },
 					 .qp_type = IBV_QPT_RC };
-	a.qp = ibv_create_qp(a.pd, &init);
-	must(srq && a.qp ? 0 : -1, "SRQ or QP");
-	make_qp(&b);
+	must(a.srq ? 0 : -1, "SRQ");
+	make_qp_as(&a, &init);
 	pair(&a, &b);
 	refill(&a, SLOTS);
 	for (int i = 0; i < 12; i++)

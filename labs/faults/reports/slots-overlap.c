@@ -27,10 +27,7 @@ int main(int argc, char **argv)
 	struct end a, b;
 	int slot = 0;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	for (int i = 0; i < SLOTS; i++) {
 		must(post_slot(&b, i, slot), "post_recv");

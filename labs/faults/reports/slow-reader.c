@@ -25,10 +25,7 @@ int main(int argc, char **argv)
 	struct end a, b;
 	pthread_t t;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	must(pthread_create(&t, NULL, reader, &b), "thread");
 	for (int i = 0; i < 14; i++)

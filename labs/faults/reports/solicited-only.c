@@ -20,12 +20,9 @@ int main(int argc, char **argv)
 	struct ibv_wc wc;
 	void *ctx;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	opt.depth = WINDOW;
 	a.ch = ibv_create_comp_channel(a.ctx);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	must(ibv_req_notify_cq(a.scq, 1), "arm");
 	for (int i = 0; i < 40; i++) {

@@ -17,10 +17,7 @@ int main(int argc, char **argv)
 	char c;
 
 	open_end(&e, device(argc, argv));
-	make_qp(&e);
-	mine = card(&e);
-	swap(fd, &mine, &theirs, sizeof(mine));
-	connect_qp(&e, &theirs);
+	join(fd, &e, &mine, &theirs);
 	swap(fd, "", &c, 1);
 	flag = e.buf + 511;
 	if (server) {

@@ -22,19 +22,15 @@ int main(int argc, char **argv)
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC,
 					 .cap = { 8, 8, 1, 1, 0 } };
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	init.srq = ibv_create_srq(b.pd, &si);
-	must(init.srq ? 0 : -1, "create_srq");
+	open_both(&a, &b, argc, argv);
+	b.srq = ibv_create_srq(b.pd, &si);
+	must(b.srq ? 0 : -1, "create_srq");
 	b.scq = b.rcq = ibv_create_cq(b.ctx, 64, NULL, NULL, 0);
-	init.send_cq = init.recv_cq = b.rcq;
 	g = (struct ibv_sge){ (uintptr_t)b.buf, 1024, b.mr->lkey };
 	for (int i = 0; i < QPS; i++)
 		for (int n = 0; n < DEPTH / QPS; n++)
-			must(ibv_post_srq_recv(init.srq, &w, &bad), "post");
-	b.qp = ibv_create_qp(b.pd, &init); /* the first of them */
-	must(b.qp ? 0 : -1, "create_qp");
-	make_qp(&a);
+			must(ibv_post_srq_recv(b.srq, &w, &bad), "post");
+	make_qp_as(&b, &init); /* the first of them */
 	pair(&a, &b);
 	must(post(&a, IBV_WR_SEND, 1, 64, NULL, IBV_SEND_SIGNALED), "post");
 	next(a.scq, "sent");

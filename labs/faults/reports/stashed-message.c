@@ -39,12 +39,9 @@ int main(int argc, char **argv)
 {
 	struct end a, b;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	a.ch = ibv_create_comp_channel(a.ctx);
 	a.scq = a.rcq = ibv_create_cq(a.ctx, 32, NULL, a.ch, 0);
-	make_qp(&a);
-	make_qp(&b);
 	pair(&a, &b);
 	must(post_recv(&a, 1, 300), "post_recv");
 	must(post_recv(&b, 2, 300), "post_recv");

@@ -43,10 +43,7 @@ int main(int argc, char **argv)
 	struct card cb;
 	pthread_t t;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	cb = card(&b);
 	must(pthread_create(&t, NULL, poller, NULL), "thread");

@@ -17,8 +17,7 @@ int main(int argc, char **argv)
 	struct end a, b;
 	struct card to;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
+	open_both(&a, &b, argc, argv);
 	opt.depth = 2 * REQUESTS;
 	make_qp(&b);
 	a.scq = a.rcq = ibv_create_cq(a.ctx, 2 * REQUESTS, NULL, NULL, 0);

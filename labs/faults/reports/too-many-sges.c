@@ -34,10 +34,7 @@ int main(int argc, char **argv)
 	struct end a, b;
 	struct card to;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	to = card(&b);
 	for (int bytes = PIECE; bytes <= 8 * PIECE; bytes *= 2) {

@@ -25,10 +25,7 @@ int main(int argc, char **argv)
 {
 	struct end a, b;
 
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	for (int round = 0; round < 3; round++) {
 		pair(&a, &b);
 		for (int i = 0; i < 5; i++)

@@ -44,10 +44,7 @@ static void progress(void)
 
 int main(int argc, char **argv)
 {
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	cb = card(&b);
 	must(post(&a, IBV_WR_RDMA_WRITE, 1, 4096, &cb, IBV_SEND_SIGNALED),

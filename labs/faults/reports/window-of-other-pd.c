@@ -17,10 +17,7 @@ int main(int argc, char **argv)
 				    .send_flags = IBV_SEND_SIGNALED };
 
 	opt.access |= IBV_ACCESS_MW_BIND;
-	open_end(&a, device(argc, argv));
-	open_end(&b, device(argc, argv));
-	make_qp(&a);
-	make_qp(&b);
+	open_both(&a, &b, argc, argv);
 	pair(&a, &b);
 	pool = ibv_alloc_pd(a.ctx); /* of the pool of windows */
 	mw = pool ? ibv_alloc_mw(pool, IBV_MW_TYPE_1) : NULL;
