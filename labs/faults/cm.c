@@ -196,7 +196,7 @@ static int call(struct cm *cm, enum word word, const char *value)
 	case HOOK:
 		return run_beside(cm->end->hook);
 	case SLEEP:
-		return (int)sleep(STEP_S + 1);
+		return (int)sleep(3 * STEP_S);
 	case DIE:
 		return raise(SIGKILL);
 	case NAME:
@@ -251,7 +251,8 @@ static void take_step(struct cm *cm, char *step)
 	enum word word = find(cm->end, name);
 	const char *value = step ? step : "";
 
-	alarm(STEP_S);
+	/* 睡着的一端不先走，等它的才看得出在等。*/
+	alarm(word == SLEEP ? 2 * STEP_S : STEP_S);
 	check(cm->end, words[word].call, call(cm, word, value) ? errno : 0);
 	/* 没有 channel 的 id，调用自己已经等过了。*/
 	if (words[word].event != CALL && cm->id->channel == cm->channel)
