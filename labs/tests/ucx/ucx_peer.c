@@ -100,8 +100,7 @@ static int bad_info(struct ucx_endpoint *ep, const char *what)
 
 /*
  * tag 没有人要的消息：小的直接到（eager）；大的先来一个通知（rendezvous），对方丢掉它才算发完。
- * 等它：正丢着就断开的话，UCX 1.18 有时不还那个 request。然后说要来 16 字节，来的是 100
- * 字节，后面还有。
+ * 正丢着就断开的话，UCX 1.18 有时不还那个 request，所以等它。然后说要来 16 字节，来的却长。
  */
 static int flood(struct ucx_endpoint *ep)
 {
@@ -109,10 +108,8 @@ static int flood(struct ucx_endpoint *ep)
 	int rc = 0;
 
 	ep->msg_tag_send ^= 1;
-	for (int i = 0; i < 200 && !rc; i++)
-		rc = say(ep, junk, 100);
-	for (int i = 0; i < 3 && !rc; i++)
-		rc = say(ep, junk, sizeof(junk));
+	for (int i = 0; i < 203 && !rc; i++)
+		rc = say(ep, junk, i < 200 ? 100 : sizeof(junk));
 	ep->msg_tag_send = wanted;
 	if (!rc)
 		rc = say_length(ep, 16, sizeof(uint64_t));
