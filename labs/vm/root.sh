@@ -8,7 +8,7 @@
 # What the programs of the course are linked with, and what the labs run.
 root_packages=(busybox-static iproute2 ibverbs-utils ibverbs-providers jq kmod mawk nftables
 	perftest procps rdma-core rdmacm-utils ucx-utils wireshark-common libc6-dev libibverbs-dev
-	librdmacm-dev libisal-dev libjansson-dev libssl-dev libucx-dev uuid-dev '?or(?exact-name(libmsgpack-dev),?exact-name(libmsgpack-c-dev))')
+	librdmacm-dev libisal-dev libjansson-dev libprotobuf-c-dev libssl-dev libucx-dev uuid-dev '?or(?exact-name(libmsgpack-dev),?exact-name(libmsgpack-c-dev))')
 
 # fetch_root: all their packages, with apt, into $cache/apt-.../archives
 fetch_root() {
@@ -43,7 +43,7 @@ get_root() {
 	mkdir -p "$cache"
 	exec {cache_lock}>"$cache/lock"
 	flock "$cache_lock"
-	[[ -e $dir/usr/include/rdma/rdma_cma.h ]] || rm -rf "$dir" # made before it was needed
+	[[ -e $dir/usr/include/protobuf-c/protobuf-c.h ]] || rm -rf "$dir" # made before it was needed
 	if [[ ! -d $dir ]]; then
 		need_tool apt-get apt
 		work=$(mktemp -d "$cache/new.XXXXXX")
