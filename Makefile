@@ -9,7 +9,7 @@
 #   demo-two   the same on two hosts, two lab VMs on a wire
 #   test       does the course work on this machine? 5 minutes; the last line counts
 #   lint       the style of the sources and the pages, a minute
-#   test-long  every known failure, sanitizers, valgrind, fuzzers, graders: 35 minutes
+#   test-long  every known failure, sanitizers, valgrind, fuzzers, graders: 50 minutes
 #   quick      before a commit: lint and suites of what changed, in a minute
 #   release-check  all of this, on each system: hours, and one table
 #   test-distros  demo and test on minimal Debian 12, 13, sid, and in a container
