@@ -6,7 +6,9 @@
 
 #include "base/array.h"
 #include "base/report.h"
+#include "explain/parts.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,15 +71,17 @@ static bool same_text(const struct qp *a, const char *key_a, const struct qp *b,
 	return x && y && !strcmp(x, y);
 }
 
-/* @a 的包去的 GID，是另一个设备的，不是 @b 的。*/
-static bool goes_past(const struct report *r, const struct qp *a,
-		      const struct qp *b)
+/* @a 的包去的 GID，是这台机器上另一个设备的，不是 @b 的。*/
+static bool goes_past(const struct qp *a, const struct qp *b)
 {
-	for (size_t i = 0; i < r->qp_count; i++)
-		if (strcmp(r->qps[i].dev, b->dev) &&
-		    same_text(a, "dgid", &r->qps[i], "sgid"))
-			return true;
-	return false;
+	const char *text = text_in(a->believes, "dgid");
+	char device[IBV_SYSFS_NAME_MAX];
+	union ibv_gid gid;
+
+	if (inet_pton(AF_INET6, text, gid.raw) != 1)
+		return false;
+	device_with_gid(device, sizeof(device), &gid);
+	return *device && strcmp(device, b->dev);
 }
 
 /*
@@ -93,8 +97,8 @@ static bool are_strangers(const struct report *r, const struct qp *a,
 	    (is_watched(r->by, x->path) && is_watched(r->by, y->path)))
 		return false;
 	return (x->ended && x->last < y->first) ||
-	       (y->ended && y->last < x->first) || goes_past(r, a, b) ||
-	       goes_past(r, b, a);
+	       (y->ended && y->last < x->first) || goes_past(a, b) ||
+	       goes_past(b, a);
 }
 
 /*
