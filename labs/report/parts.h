@@ -254,6 +254,9 @@ int report_lists(struct report *r); /* 0, or -1 (reported) */
 /* What it was told, as a number; -1: nothing. */
 int64_t qp_believes(const struct qp *qp, const char *key);
 
+/* The GID @key of what it believes; false: none. */
+bool gid_in(const struct qp *qp, const char *key, union ibv_gid *gid);
+
 /* ---- world.c: for the explainer, what it would ask the program ---- */
 
 /* A member that is a number, or the text of one ("0x1f"). */

@@ -32,6 +32,13 @@ int64_t qp_believes(const struct qp *qp, const char *key)
 	return value ? json_integer_value(value) : -1;
 }
 
+bool gid_in(const struct qp *qp, const char *key, union ibv_gid *gid)
+{
+	const char *text = text_in(qp->believes, key);
+
+	return *text && inet_pton(AF_INET6, text, gid->raw) == 1;
+}
+
 /* ---- 一个请求怎样了 -------------------------------------------------------- */
 
 bool takes_receive(const struct event *e)
@@ -74,11 +81,10 @@ static bool same_text(const struct qp *a, const char *key_a, const struct qp *b,
 /* @a 的包去的 GID，是这台机器上另一个设备的，不是 @b 的。*/
 static bool goes_past(const struct qp *a, const struct qp *b)
 {
-	const char *text = text_in(a->believes, "dgid");
 	char device[IBV_SYSFS_NAME_MAX];
 	union ibv_gid gid;
 
-	if (inet_pton(AF_INET6, text, gid.raw) != 1)
+	if (!gid_in(a, "dgid", &gid))
 		return false;
 	device_with_gid(device, sizeof(device), &gid);
 	return *device && strcmp(device, b->dev);

@@ -11,7 +11,6 @@
 #include "base/verbs_names.h"
 #include "explain/qp_table.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,13 +162,6 @@ static size_t regions_of(const struct report *r, int side, int64_t t,
 }
 
 /* ---- 一端被告知的 ---------------------------------------------------------- */
-
-static bool gid_in(const struct qp *qp, const char *key, union ibv_gid *gid)
-{
-	const char *text = text_in(qp->believes, key);
-
-	return *text && inet_pton(AF_INET6, text, gid->raw) == 1;
-}
 
 static enum ibv_mtu mtu_of(uint64_t bytes)
 {
